@@ -1,0 +1,158 @@
+//! What the host says of itself: the data of `/v1/status`, `/readyz` and `/metrics`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Generation;
+
+/// Where the instance is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InstanceState {
+    /// Connecting, checking topics, loading plugins.
+    #[default]
+    Starting,
+    /// Waiting for the group's first assignment, or for the next in a rebalance.
+    Rebalancing,
+    /// Tables and changelogs are being read.
+    Restoring,
+    /// Every task runs.
+    Running,
+    /// A task has stopped with an error; the others run.
+    Failed,
+    /// Asked to stop; committing and leaving.
+    Stopping,
+}
+
+/// Where a task is (`task::state` has the transitions).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskState {
+    /// Opened, nothing read.
+    Created,
+    /// Reads its tables and changelogs.
+    Restoring,
+    /// Its own tables are full; it waits for others (barrier scope) or for a plugin generation.
+    WaitingForPeers,
+    /// Processes stream records.
+    Running,
+    /// Stopped before a record, with an error.
+    Failed,
+    /// Closed.
+    Closed,
+}
+
+/// One input partition of a running task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionStatus {
+    /// The topic.
+    pub topic: String,
+    /// Its partition.
+    pub partition: i32,
+    /// Next offset to process.
+    pub position: i64,
+    /// Log end when last asked; absent before the first answer.
+    pub end: Option<i64>,
+    /// Records between the two.
+    pub lag: Option<i64>,
+    /// Records buffered in the task.
+    pub buffered: usize,
+}
+
+/// A partition of a table or changelog that is read into a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RestoreStatus {
+    /// The store it fills.
+    pub store: String,
+    /// The topic read.
+    pub topic: String,
+    /// Its partition.
+    pub partition: i32,
+    /// Where the read began: the checkpoint, or the log's begin.
+    pub start: i64,
+    /// What must be applied before the restore is done; absent before the broker answered.
+    pub end: Option<i64>,
+    /// Everything below is applied.
+    pub position: i64,
+    /// Records applied since the start of the restore.
+    pub records: u64,
+    /// Records a second, since the start.
+    pub rate: f64,
+    /// Seconds left at that rate.
+    pub seconds_left: Option<f64>,
+    /// Whether everything below the end is applied.
+    pub done: bool,
+    /// What it waits for, for people; empty when done.
+    pub waits_for: String,
+}
+
+/// A task of this instance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskStatus {
+    /// `0_7`.
+    pub task: String,
+    /// Index of the stream thread that owns it.
+    pub thread: usize,
+    /// Its state.
+    pub state: TaskState,
+    /// Why it stopped or waits; empty otherwise.
+    pub reason: String,
+    /// Tables and changelogs, with their restore.
+    pub restore: Vec<RestoreStatus>,
+    /// Input streams.
+    pub inputs: Vec<PartitionStatus>,
+    /// Records processed since the task was opened.
+    pub processed: u64,
+    /// Records dropped as Kafka Streams drops them (null key or value), by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// Plugin generation it processes under.
+    pub generation: Generation,
+}
+
+/// A global table of this instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableStatus {
+    /// The table's name.
+    pub table: String,
+    /// Rows in the store now.
+    pub rows: u64,
+    /// Whether every partition is restored.
+    pub restored: bool,
+    /// Its partitions.
+    pub restore: Vec<RestoreStatus>,
+    /// What is wrong, if anything.
+    pub error: Option<String>,
+}
+
+/// A plugin as it is active here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PluginStatus {
+    /// Name in the topology.
+    pub plugin: String,
+    /// sha256 of the active bytes, in hex.
+    pub digest: String,
+    /// Version that the plugin gives itself.
+    pub version: String,
+    /// Generation of its activation.
+    pub generation: Generation,
+    /// Digest of the file that the topology names, when it differs from the active one.
+    pub file_digest: Option<String>,
+    /// Digest of the version that a rollback activates.
+    pub previous: Option<String>,
+}
+
+/// A store of this instance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    /// The store's name.
+    pub store: String,
+    /// `table`, `aggregate` or `global-table`.
+    pub kind: String,
+    /// Partitions open on this instance.
+    pub partitions: Vec<i32>,
+    /// Entries on this instance (an estimate where `exact` is false).
+    pub entries: u64,
+    /// Whether `entries` is exact.
+    pub exact: bool,
+}
