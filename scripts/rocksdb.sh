@@ -26,9 +26,10 @@ source_of() {
     dirname "${manifest%\"}"
 }
 crate=$(source_of librocksdb-sys)
-lz4=$(source_of lz4-sys)/liblz4
+lz4=$(source_of lz4-sys)/liblz4/lib
 zstd=$(source_of zstd-sys)/zstd/lib
 rocksdb=$crate/rocksdb
+for header in "$lz4/lz4.h" "$zstd/zstd.h"; do [ -f "$header" ] || die "no $header: has the crate changed its layout?"; done
 
 defines="-DLZ4=1 -DZSTD=1 -DNDEBUG=1 -DHAVE_ALIGNED_NEW -DHAVE_UINT128_EXTENSION -DOS_LINUX -DROCKSDB_PLATFORM_POSIX
  -DROCKSDB_LIB_IO_POSIX -DROCKSDB_SCHED_GETCPU_PRESENT -DROCKSDB_AUXV_GETAUXVAL_PRESENT -DROCKSDB_FALLOCATE_PRESENT
@@ -43,9 +44,12 @@ key=$( { basename "$crate"; "$compiler" --version | head -1; echo "$flags $group
 out=$cache/$(basename "$crate")-$key
 if [ -f "$out/librocksdb.a" ]; then echo "$out"; exit 0; fi
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/weir-rocksdb.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-mkdir -p "$cache"
+# Objects stay there until the archive is made: an interrupted build goes on where it was.
+work=$out.part
+mkdir -p "$work"
+exec 9>"$work/lock"
+flock 9 # a second caller waits for the first, and then finds the archive
+if [ -f "$out/librocksdb.a" ]; then echo "$out"; exit 0; fi
 total=$(grep -c . "$crate/rocksdb_lib_sources.txt")
 groups=$(((total + group_size - 2) / group_size + 1))
 say "building $(basename "$crate") once: $total files in $groups groups on $jobs cores; about 9 CPU minutes, so $((9 / jobs + 1)) minutes on a free machine"
@@ -56,9 +60,11 @@ echo "../build_version.cc" >"$work/groupzz"
 # One group in one compilation; if two of its files clash, each on its own.
 compile_group() {
     local group=$1 name
+    [ ! -f "$group.o" ] || return 0
     while read -r name; do echo "#include \"$rocksdb/$name\""; done <"$group" >"$group.cc"
     # shellcheck disable=SC2086
-    if ! "$compiler" $flags -I"$rocksdb/include" -I"$rocksdb" -I"$crate" -I"$lz4" -I"$zstd" -c "$group.cc" -o "$group.o" 2>"$group.err"; then
+    if ! "$compiler" $flags -I"$rocksdb/include" -I"$rocksdb" -I"$crate" -I"$lz4" -I"$zstd" -c "$group.cc" -o "$group.o.new" 2>"$group.err" \
+        || ! mv "$group.o.new" "$group.o"; then
         local i=0
         while read -r name; do
             # shellcheck disable=SC2086
@@ -70,12 +76,13 @@ compile_group() {
 }
 export -f compile_group
 export compiler flags rocksdb crate lz4 zstd groups
-find "$work" -name 'group*' -print0 | sort -z | xargs -0 -n 1 -P "$jobs" bash -c 'set -euo pipefail; compile_group "$1"' _ \
+find "$work" -name 'group??' -print0 | sort -z | xargs -0 -n 1 -P "$jobs" bash -c 'set -euo pipefail; compile_group "$1"' _ \
     || die "the C++ compiler failed; its words are above"
 
 ar rcs "$work/librocksdb.a" "$work"/group*.o
 mkdir -p "$out"
 mv "$work/librocksdb.a" "$out/librocksdb.a.new"
 mv "$out/librocksdb.a.new" "$out/librocksdb.a"
+rm -rf "$work"
 say "ready: $out/librocksdb.a"
 echo "$out"
