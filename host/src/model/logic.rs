@@ -108,11 +108,8 @@ impl fmt::Display for CallFailureKind {
 /// The logic of a topology, as one stream thread has it: all active plugins, each in an instance of this thread's own.
 pub trait Logic {
     /// Joins pairs; one outcome a pair, in order. `Ok(None)` is null.
-    fn join(
-        &mut self,
-        function: FunctionIndex,
-        pairs: &[JoinPair],
-    ) -> Result<Vec<Outcome<Option<Bytes>>>, CallFailure>;
+    fn join(&mut self, function: FunctionIndex, pairs: &[JoinPair])
+    -> Result<Vec<Outcome<Option<Bytes>>>, CallFailure>;
 
     /// Folds runs, all of functions of one plugin; one answer a run, in order.
     fn fold(&mut self, runs: &[FoldRun], every: bool) -> Result<Vec<Folded>, CallFailure>;

@@ -34,8 +34,7 @@ pub struct Record {
 impl Record {
     /// The bytes of key, value and headers: what byte quotas count.
     pub fn size(&self) -> usize {
-        let headers: usize =
-            self.headers.iter().map(|h| h.name.len() + h.value.as_ref().map_or(0, Bytes::len)).sum();
+        let headers: usize = self.headers.iter().map(|h| h.name.len() + h.value.as_ref().map_or(0, Bytes::len)).sum();
         self.key.as_ref().map_or(0, Bytes::len) + self.value.as_ref().map_or(0, Bytes::len) + headers
     }
 }

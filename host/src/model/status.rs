@@ -61,7 +61,7 @@ pub struct PartitionStatus {
 }
 
 /// A partition of a table or changelog that is read into a store.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RestoreStatus {
     /// The store it fills.
     pub store: String,
@@ -88,7 +88,7 @@ pub struct RestoreStatus {
 }
 
 /// A task of this instance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskStatus {
     /// `0_7`.
     pub task: String,
@@ -111,7 +111,7 @@ pub struct TaskStatus {
 }
 
 /// A global table of this instance.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableStatus {
     /// The table's name.
     pub table: String,
@@ -155,4 +155,40 @@ pub struct StoreStatus {
     pub entries: u64,
     /// Whether `entries` is exact.
     pub exact: bool,
+}
+
+/// One condition of readiness.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// Short name, as in `/readyz?verbose`.
+    pub name: String,
+    /// Whether it holds.
+    pub ok: bool,
+    /// What it waits for, or what holds, for people.
+    pub detail: String,
+}
+
+/// The whole instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InstanceStatus {
+    /// Where it is.
+    pub state: InstanceState,
+    /// `app.id`.
+    pub app: String,
+    /// This instance's id, kept in the state folder.
+    pub instance: String,
+    /// `exactly-once` or `at-least-once`.
+    pub guarantee: String,
+    /// Plugin generation that is active here.
+    pub generation: Generation,
+    /// What the instance waits for, for people; empty when it runs.
+    pub waits_for: Vec<String>,
+    /// Its tasks.
+    pub tasks: Vec<TaskStatus>,
+    /// Global tables.
+    pub global_tables: Vec<TableStatus>,
+    /// Active plugins.
+    pub plugins: Vec<PluginStatus>,
+    /// Stores.
+    pub stores: Vec<StoreStatus>,
 }
