@@ -19,6 +19,8 @@ pub struct Plan {
     pub functions: Vec<FunctionUse>,
     /// Query routes answered by plugins.
     pub views: Vec<ViewPlan>,
+    /// Topic of dead letters, where a function has `on_error = "dlq"`.
+    pub dead_letters: Option<String>,
 }
 
 /// A plugin function that the topology uses.
