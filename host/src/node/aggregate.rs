@@ -43,8 +43,7 @@ pub(super) fn run<I: Inputs>(
 
     let every = emit == Emit::Each;
     let (folds, items): (Vec<FoldRun>, Vec<Vec<Item>>) = runs.into_iter().map(|run| (run.fold, run.items)).unzip();
-    let folded =
-        pass.logic.fold(&folds, every).map_err(|failure| BatchFailure::Call { function: first, failure })?;
+    let folded = pass.logic.fold(&folds, every).map_err(|failure| BatchFailure::Call { function: first, failure })?;
     let version = pass.logic.state_version(first);
 
     let mut result: Vec<Item> = Vec::new();
@@ -129,8 +128,7 @@ fn write<I: Inputs>(
             return Err(BatchFailure::Record { origin: last.origin, failure });
         }
     }
-    let entry =
-        last.record.value.clone().map(|value| Entry { timestamp: last.record.timestamp, version, value });
+    let entry = last.record.value.clone().map(|value| Entry { timestamp: last.record.timestamp, version, value });
     pass.effects.writes.push(StateWrite { store, key, entry });
     Ok(())
 }

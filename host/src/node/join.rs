@@ -46,7 +46,8 @@ pub(super) fn run<I: Inputs>(
     let mut pairs = Vec::with_capacity(kept.len());
     let mut joined = Vec::with_capacity(kept.len());
     for item in &kept {
-        let row = item.record.key.as_ref().and_then(|key| at.get(key)).and_then(|at| rows.get(*at)).and_then(Option::as_ref);
+        let row =
+            item.record.key.as_ref().and_then(|key| at.get(key)).and_then(|at| rows.get(*at)).and_then(Option::as_ref);
         let right = row.map(|entry| entry.value.clone());
         if right.is_some() {
             pass.effects.hits += 1;

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::model::{Entry, FunctionIndex, Header, Headers, Logic, Record, Refusal, StateWrite, StoreError, StoreIndex, Verdict};
+use crate::model::{
+    Entry, FunctionIndex, Header, Headers, Logic, Record, Refusal, StateWrite, StoreError, StoreIndex, Verdict,
+};
 use crate::plan::{FunctionUse, JoinTable, NodeInput, NodeKind, OnError, SubtopologyPlan};
 
 use super::{BatchFailure, Item, RecordFailure, aggregate, join, transform};

@@ -15,7 +15,8 @@ pub(super) fn run<I: Inputs>(
 ) -> Result<Vec<Item>, BatchFailure> {
     let (origins, records): (Vec<usize>, Vec<Record>) =
         items.into_iter().map(|item| (item.origin, item.record)).unzip();
-    let outcomes = pass.logic.transform(function, &records).map_err(|failure| BatchFailure::Call { function, failure })?;
+    let outcomes =
+        pass.logic.transform(function, &records).map_err(|failure| BatchFailure::Call { function, failure })?;
     let mut result = Vec::with_capacity(records.len());
     for ((origin, record), outcome) in origins.into_iter().zip(&records).zip(outcomes) {
         match outcome {

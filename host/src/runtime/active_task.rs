@@ -343,9 +343,10 @@ impl ActiveTask {
                 break;
             }
         }
-        let done = self.feeds.iter().all(|feed| {
-            (lag && feed.source.is_some()) || feed.progress.as_ref().is_some_and(Progress::done)
-        });
+        let done = self
+            .feeds
+            .iter()
+            .all(|feed| (lag && feed.source.is_some()) || feed.progress.as_ref().is_some_and(Progress::done));
         if done {
             self.finish_restore(now)?;
             return Ok(Turn::Busy(Vec::new()));

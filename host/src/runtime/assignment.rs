@@ -64,7 +64,11 @@ impl Assignment {
 }
 
 /// Spreads tasks over `count` threads; a task stays where it was while that doesn't overload the thread.
-fn spread(last: &BTreeMap<TaskId, usize>, tasks: impl Iterator<Item = TaskId>, count: usize) -> BTreeMap<TaskId, usize> {
+fn spread(
+    last: &BTreeMap<TaskId, usize>,
+    tasks: impl Iterator<Item = TaskId>,
+    count: usize,
+) -> BTreeMap<TaskId, usize> {
     let tasks: Vec<TaskId> = tasks.collect();
     let most = tasks.len().div_ceil(count.max(1));
     let mut load = vec![0usize; count.max(1)];
@@ -114,10 +118,7 @@ impl RebalanceListener for Assignment {
         let Some(instance) = self.instance() else { return Vec::new() };
         let tasks = Self::tasks(&instance, &partitions);
         let threads = self.threads(tasks.keys().copied(), instance.options.threads);
-        tracing::info!(
-            tasks = tasks.keys().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-            "assigned"
-        );
+        tracing::info!(tasks = tasks.keys().map(ToString::to_string).collect::<Vec<_>>().join(" "), "assigned");
         let streams: Vec<TopicPartition> = tasks.values().flatten().map(|(_, partition)| partition.clone()).collect();
         let committed = persistently(&instance, "cannot read the group's committed offsets", || {
             instance.source.committed(&streams, QUESTION).map_err(|error| super::chain(&error))

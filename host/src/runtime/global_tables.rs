@@ -160,10 +160,7 @@ impl Table {
             ranges.push(range);
         }
         let resumes = self.feeds.iter().zip(&ranges).all(|(feed, range)| {
-            self.checkpoint
-                .tables
-                .get(&feed.partition)
-                .is_some_and(|at| *at >= range.begin && *at <= range.end)
+            self.checkpoint.tables.get(&feed.partition).is_some_and(|at| *at >= range.begin && *at <= range.end)
         });
         if !resumes {
             if !self.checkpoint.tables.is_empty() {

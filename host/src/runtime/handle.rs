@@ -43,12 +43,9 @@ impl Handle {
     /// Everything about the instance.
     pub fn status(&self) -> InstanceStatus {
         let tasks = self.shared.tasks();
-        let global_tables =
-            self.shared.global_tables.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let global_tables = self.shared.global_tables.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
         let state = match self.shared.state() {
-            InstanceState::Running if tasks.iter().any(|task| task.state == TaskState::Failed) => {
-                InstanceState::Failed
-            }
+            InstanceState::Running if tasks.iter().any(|task| task.state == TaskState::Failed) => InstanceState::Failed,
             InstanceState::Running if !self.shared.assigned.load(Ordering::SeqCst) => InstanceState::Rebalancing,
             InstanceState::Running
                 if tasks.iter().any(|task| task.state != TaskState::Running)
@@ -105,8 +102,7 @@ impl Handle {
             checks.push(check(&format!("task-{}", task.task), ok, detail));
         }
         for table in &status.global_tables {
-            let waits: Vec<&str> =
-                table.restore.iter().filter(|of| !of.done).map(|of| of.waits_for.as_str()).collect();
+            let waits: Vec<&str> = table.restore.iter().filter(|of| !of.done).map(|of| of.waits_for.as_str()).collect();
             let detail = if table.restored { format!("{} rows", table.rows) } else { waits.join("; ") };
             checks.push(check(&format!("table-{}", table.table), table.restored, detail));
         }

@@ -9,9 +9,9 @@ use crate::kafka::{ClientSettings, SourceConsumer, TableReader};
 use crate::model::{InstanceState, StateRead, StoreIndex, TableStatus, TaskId, TaskStatus};
 use crate::plan::{BarrierPlan, Plan, StoreKind, SubtopologyPlan};
 use crate::plugin::PluginSet;
-use crate::telemetry::Counters;
 use crate::store::{self, Resources, StateDir, StoreSpec};
 use crate::task::{self, Barrier, GlobalTables};
+use crate::telemetry::Counters;
 use crate::view::Catalog;
 
 use super::event::Mailbox;
@@ -105,10 +105,7 @@ impl Instance {
 
     /// The stores of a task of this part.
     pub(super) fn store_specs(&self, part: &SubtopologyPlan) -> Vec<StoreSpec> {
-        part.stores
-            .iter()
-            .map(|store| spec(&store.name, store.kind, store.origin.topic()))
-            .collect()
+        part.stores.iter().map(|store| spec(&store.name, store.kind, store.origin.topic())).collect()
     }
 
     /// The version of state that a store's changelog holds: that of the active plugins.

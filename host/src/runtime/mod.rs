@@ -9,8 +9,8 @@
 //!   global-tables thread: fetch ─▶ stores                           (own reader queues)
 //! ```
 
-mod active_task;
 mod activation;
+mod active_task;
 mod assignment;
 mod committer;
 mod error;

@@ -125,7 +125,8 @@ fn warn_of_retention(plan: &Plan, admin: &TopicAdmin, cluster: Cluster) {
             && policy != "compact"
         {
             tracing::warn!(
-                topic, policy,
+                topic,
+                policy,
                 "the table's topic is not compacted: rows that its retention deletes are missing when the table is rebuilt"
             );
         }

@@ -182,8 +182,7 @@ impl Start {
         let mut specs = Vec::new();
         let mut files = std::collections::BTreeMap::new();
         for (name, options) in &self.topology.plugins {
-            let limits =
-                Limits { memory: options.memory.0, call_timeout: options.call_timeout, ..Limits::default() };
+            let limits = Limits { memory: options.memory.0, call_timeout: options.call_timeout, ..Limits::default() };
             specs.push(PluginSpec { name: name.clone(), limits, config: options.config.to_string() });
             files.insert(name.clone(), options.file.clone());
         }
@@ -197,8 +196,7 @@ impl Start {
                 kind: function.kind.into(),
             })
             .collect();
-        let options =
-            RegistryOptions { plugins: specs, wanted, cache_dir: self.state_dir.plugin_dir(), files };
+        let options = RegistryOptions { plugins: specs, wanted, cache_dir: self.state_dir.plugin_dir(), files };
         let activation = Arc::clone(&self.activation);
         let activated = Box::new(move |set| activation.activate(set));
         let registry = match self.cluster {

@@ -33,10 +33,8 @@ mod tests {
 
     #[test]
     fn survives_the_group_and_ignores_kafka_streams() {
-        let metadata = CommitMetadata {
-            commit: CommitId { producer: "a1".to_owned(), number: 7 },
-            generation: Generation(3),
-        };
+        let metadata =
+            CommitMetadata { commit: CommitId { producer: "a1".to_owned(), number: 7 }, generation: Generation(3) };
         assert_eq!(CommitMetadata::decode(&metadata.encode()), Some(metadata));
         assert_eq!(CommitMetadata::decode(""), None);
         assert_eq!(CommitMetadata::decode("AgAAAYsAAAAA"), None);

@@ -84,10 +84,7 @@ mod tests {
         overlay.apply(write(1, "b", Some("other")));
         overlay.apply(write(0, "a", Some("2")));
         overlay.apply(write(0, "b", None));
-        assert_eq!(
-            overlay.writes(),
-            [write(0, "b", None), write(1, "b", Some("other")), write(0, "a", Some("2"))]
-        );
+        assert_eq!(overlay.writes(), [write(0, "b", None), write(1, "b", Some("other")), write(0, "a", Some("2"))]);
         assert_eq!(overlay.get(StoreIndex(0), b"b"), Some(None), "a removal hides what lies below");
         assert_eq!(overlay.get(StoreIndex(0), b"c"), None);
         let bytes: usize = overlay.writes().iter().map(size).sum();

@@ -86,9 +86,10 @@ impl PartitionGroup {
 
     /// The input that keeps the task from choosing: empty, and its end not known.
     pub fn waits_for(&self) -> Option<usize> {
-        self.ordered.iter().copied().find(|source| {
-            self.queues.get(*source).is_some_and(|queue| queue.is_empty() && !queue.at_end())
-        })
+        self.ordered
+            .iter()
+            .copied()
+            .find(|source| self.queues.get(*source).is_some_and(|queue| queue.is_empty() && !queue.at_end()))
     }
 }
 

@@ -5,9 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::model::{
-    Entry, Logic, Record, StateRead, StateWrite, StoreError, StoreIndex, TaskId, TopicPartition,
-};
+use crate::model::{Entry, Logic, Record, StateRead, StateWrite, StoreError, StoreIndex, TaskId, TopicPartition};
 use crate::node::{BatchFailure, Effects, Emitted, Inputs, Item, Output, Pass, PendingEmit, RecordFailure};
 use crate::plan::{Emit, NodeKind, OnError, Plan, SourceKind, SubtopologyPlan, TimePolicy};
 
@@ -484,9 +482,8 @@ impl StreamTask {
             };
             let mut items = Vec::with_capacity(keys.len());
             for (origin, pending) in keys.into_iter().enumerate() {
-                let entry = self
-                    .entry(store, &pending.key)
-                    .map_err(|source| TaskError::Store { task: self.id, source })?;
+                let entry =
+                    self.entry(store, &pending.key).map_err(|source| TaskError::Store { task: self.id, source })?;
                 let timestamp = entry.as_ref().map_or(0, |entry| entry.timestamp);
                 let record = Record {
                     key: Some(pending.key),
