@@ -102,13 +102,14 @@ newest() {
     if grep -qx "$2" <<<"$names"; then echo "$2"; else tail -1 <<<"$names"; fi
 }
 
-# Runs apt-get, as root or through sudo, and shows the lines that say what it does.
+# apt update | apt install PACKAGE...: runs apt-get as root or through sudo, and shows the lines that tell of what was asked for.
 apt() {
-    local become=() log=$WEIR_CACHE/apt.log
+    local become=() log=$WEIR_CACHE/apt.log asked
     [ "$(id -u)" = 0 ] || become=(sudo -n)
     mkdir -p "$WEIR_CACHE"
-    if ! "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -o DPkg::Lock::Timeout=300 "$@" 2>&1 </dev/null |
-        tee "$log" | sed -un 's/^\(Need to get\|Setting up\) /setup:   &/p' >&2; then
+    asked=$(printf '\\|%s' "${@:2}" | sed 's/[+.]/[&]/g')
+    if ! "${become[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -o DPkg::Lock::Timeout=300 --no-install-recommends "$@" 2>&1 </dev/null |
+        tee "$log" | sed -un "s/^\(Need to get\|Setting up \(${asked:2}\)[: ]\)/setup:   &/p" >&2; then
         say "apt-get $1 failed; its last lines:"
         tail -5 "$log" >&2
         return 1
@@ -144,8 +145,8 @@ if [ ${#reasons[@]} -gt 0 ]; then
             esac
         done
         say "installing with apt-get: ${names[*]}"
-        apt install --no-install-recommends "${names[@]}" ||
-            { apt update && apt install --no-install-recommends "${names[@]}"; } || exit 1
+        # The lists may be older than the mirror.
+        apt install "${names[@]}" || { apt update && apt install "${names[@]}"; }
     elif [ "${reasons[*]}" = libclang ] && libclang_from_pip; then
         :
     else
@@ -153,9 +154,10 @@ if [ ${#reasons[@]} -gt 0 ]; then
         hint=${hint/ libclang / libclang1-14 libclang-common-14-dev }
         hint=${hint/ java / openjdk-17-jre-headless }
         say "these cannot be installed from here (neither root nor sudo without a password). On Debian, as root:"
-        say "  apt-get install -y --no-install-recommends$hint"
+        say "  apt-get install -y --no-install-recommends${hint% }"
         die "and then run this again. Elsewhere: the packages of the same things; LIBCLANG_PATH names libclang's folder."
     fi
+    note "${missing:2}"
     clang_dir=$(libclang) || die "libclang was installed, yet no libclang.so is to be found: set LIBCLANG_PATH to its folder."
 fi
 
@@ -167,23 +169,22 @@ scripts/guest-toolchain.sh "$WEIR_CACHE/guest"
 
 # Sets the lines between our marks in .cargo/config.toml; everything else there is the user's and stays.
 write_cargo_config() {
-    local file=.cargo/config.toml begin="# >>> scripts/setup.sh" end="# <<< scripts/setup.sh" old="" rest new
+    local file=.cargo/config.toml begin="# >>> scripts/setup.sh" end="# <<< scripts/setup.sh" old="" rest block new
     [ ! -f $file ] || old=$(cat $file)
     rest=$(awk -v begin="$begin" -v end="$end" '$0 == begin { ours = 1 } !ours { print } $0 == end { ours = 0 }' <<<"$old")
-    local block="$begin"$'\n'
-    grep -q '^\[env\]' <<<"$rest" || block+="[env]"$'\n'
-    local line
-    for line in "$@"; do
-        # A value of the user's own wins.
-        grep -qE "^ *(env\.)?${line%% *} *=" <<<"$rest" || block+="$line"$'\n'
-    done
-    block+="$end"
-    if grep -q '^\[env\]' <<<"$rest"; then
+    block=$(printf '%s\n' "$begin" "[env]" "$@" "$end")
+    if grep -qE '^ *"?(env\.)?ROCKSDB_' <<<"$rest"; then
+        note "RocksDB as your $file says"
+        return 0
+    elif grep -qE '^ *env *[.=]' <<<"$rest"; then
+        die "your $file writes its env without a table: put [env] above it and NAME = \"value\" below, and run this again."
+    elif grep -q '^\[env\]' <<<"$rest"; then
         # A table may be opened only once: ours go into the one that is there.
-        new=$(awk -v block="$block" '{ print } /^\[env\]/ { print block }' <<<"$rest")
+        new=$(awk -v block="$(grep -v '^\[env\]' <<<"$block")" '{ print } /^\[env\]/ { print block }' <<<"$rest")
     else
         new=${rest:+$rest$'\n'}$block
     fi
+    note "RocksDB's archive"
     [ "$new" != "$old" ] || return 0
     mkdir -p .cargo
     printf '%s\n' "$new" >$file.new
@@ -204,7 +205,6 @@ else
     compgen -G "$clang_dir/clang/*/include/stddef.h" >/dev/null || compgen -G "/usr/lib/llvm-*/lib/clang/*/include/stddef.h" >/dev/null ||
         lines+=("BINDGEN_EXTRA_CLANG_ARGS = \"-idirafter $(cc -print-file-name=include)\"")
     write_cargo_config "${lines[@]}"
-    note "RocksDB's archive"
 fi
 say "ready: $found"
 
