@@ -5,14 +5,16 @@
 #   scripts/rocksdb.sh        prints the folder that holds librocksdb.a (for ROCKSDB_LIB_DIR)
 #
 # The folder's name carries the crate's version, the compiler and the flags, so nothing stale is ever linked.
-# Environment: WEIR_CACHE (where build results are kept; ~/.cache/weir), CXX (g++), JOBS (all cores).
+# Environment: WEIR_CACHE (where build results are kept; ~/.cache/weir), CXX (g++), JOBS (as many as cores and memory allow).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 group_size=24
 cache=${WEIR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/weir}
 compiler=${CXX:-g++}
-jobs=${JOBS:-$(nproc)}
+# A group takes up to 1.3 GB to compile.
+room=$(awk '/^MemAvailable:/ { print int($2 / 1300000) }' /proc/meminfo)
+jobs=${JOBS:-$(printf '%s\n' "$(nproc)" "$((room > 0 ? room : 1))" | sort -n | head -1)}
 say() { echo "rocksdb: $*" >&2; }
 die() { say "$*"; exit 1; }
 command -v "$compiler" >/dev/null || die "no C++ compiler '$compiler' (Debian: apt-get install g++)"
