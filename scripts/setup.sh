@@ -71,17 +71,15 @@ libclang() {
     return 1
 }
 
-# The major version of the Java that Maven and the broker would run with, without starting it (that takes a second); 0 if none.
+# The major version of the Java on PATH, without starting it (that takes a second); 0 if there is none.
 java_version() {
     local java home
-    java=${JAVA_HOME:+$JAVA_HOME/bin/java}
-    [ -n "$java" ] || java=$(command -v java) || { echo 0; return; }
-    [ -x "$java" ] || { echo 0; return; }
+    java=$(command -v java) || { echo 0; return; }
     home=$(dirname "$(dirname "$(readlink -f "$java")")")
     if [ -f "$home/release" ]; then
         sed -n 's/^JAVA_VERSION="\([0-9]*\).*/\1/p' "$home/release"
     else
-        "$java" -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'
+        java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p'
     fi
 }
 

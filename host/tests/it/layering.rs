@@ -27,7 +27,11 @@ const HOMES: &[(&str, &[&str])] = &[
 ];
 
 /// Files that may call `thread::sleep`, with the reason why there is nothing to wait for instead.
-const SLEEPERS: &[(&str, &str)] = &[];
+const SLEEPERS: &[(&str, &str)] = &[
+    ("host/src/plugin/engine.rs", "the epoch is a clock: it ticks when time has passed, and for no other reason"),
+    ("host/src/store/database.rs", "RocksDB tells nobody when another process lets go of its lock"),
+    ("tests/src/broker.rs", "another process opens a port, or ends, without telling us"),
+];
 
 /// The most lines that a file may have, `tests.rs` files aside.
 const LONGEST_FILE: usize = 500;
@@ -56,7 +60,7 @@ fn the_source_keeps_the_rules() {
         }
     }
 
-    for file in sleepers {
+    for file in sleepers.into_iter().filter(|file| root.join(file).exists()) {
         breaches.push(format!("{file}: listed in SLEEPERS, but it doesn't sleep"));
     }
     for module in levels.keys().filter(|module| !modules.contains(*module)) {
