@@ -1,13 +1,13 @@
 # The commands of README.md. Each sets the machine up first (scripts/setup.sh): Rust and make are all that must be there.
 .PHONY: demo build test
 
-# Both programs, then the race between tables and streams. It goes on serving; ARGS=--exit ends it after the comparison.
+# The host and the plugins, then the race between tables and streams. It goes on serving; ARGS=--exit ends it after the comparison.
 demo:
 	@scripts/setup.sh demo
 	@scripts/plugins.sh
 	cargo run --release --locked --package weir -- demo $(ARGS)
 
-# target/release/weir, and each plugin as plugins/NAME/NAME.wasm
+# target/release/weir and plugins/target/weir/*.wasm
 build:
 	@scripts/setup.sh build
 	@scripts/plugins.sh

@@ -161,7 +161,8 @@ fi
 
 # ---------------------------------------------------------------- the wasm target, for the plugins
 
-scripts/guest-toolchain.sh "$WEIR_CACHE/guest"
+scripts/guest-toolchain.sh >/dev/null # what it has to say goes to stderr
+note "the wasm target"
 
 # ---------------------------------------------------------------- RocksDB, and where cargo finds it
 
