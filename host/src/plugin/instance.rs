@@ -180,7 +180,8 @@ fn trap_reason(trap: Trap, last_error: Option<&str>) -> String {
         (Trap::UnreachableCodeReached, Some(line)) => line.to_owned(),
         (Trap::UnreachableCodeReached, None) => "it aborted without a message".to_owned(),
         (Trap::MemoryOutOfBounds, None) => {
-            "out of bounds memory access (a wild pointer, or a guest's own stack used up by endless recursion)".to_owned()
+            "out of bounds memory access (a wild pointer, or a guest's own stack used up by endless recursion)"
+                .to_owned()
         }
         (trap, None) => trap.to_string(),
         (trap, Some(line)) => format!("{trap}; its last error line: {line}"),
