@@ -155,7 +155,7 @@ impl Logic for ThreadLogic {
     }
 
     fn state_version(&self, function: FunctionIndex) -> u32 {
-        self.set.state_type(function).map(|state| state.version).unwrap_or_default()
+        self.set.state_version(function)
     }
 
     fn version(&self, function: FunctionIndex) -> (String, String) {

@@ -10,7 +10,7 @@ use super::error::Error;
 use super::interface_diff::{self, Interface};
 
 /// The files of `wit/`, as this host was built with.
-const WIT: [(&str, &str); 5] = [
+pub(super) const WIT: [(&str, &str); 5] = [
     ("types.wit", include_str!("../../../wit/types.wit")),
     ("joiner.wit", include_str!("../../../wit/joiner.wit")),
     ("aggregator.wit", include_str!("../../../wit/aggregator.wit")),
@@ -124,6 +124,7 @@ impl Contract {
             }
             self.compare(resolve, export, interface_diff::exported, problems);
         }
+        kinds.sort_unstable();
         if !lifecycle {
             problems.push(format!("it lacks weir:plugin/lifecycle ('describe' and 'init'); {}", self.must_export()));
         } else if kinds.is_empty() {

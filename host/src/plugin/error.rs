@@ -151,7 +151,9 @@ impl Error {
             Self::Invalid { .. } => "build the plugin again, and check that the file was copied as a whole",
             Self::Nonconforming { .. } => "build it with weir-guest, or against the wit/ folder of this host's version",
             Self::Compile { .. } => "turn off WebAssembly features beyond the component model's in the plugin's build",
-            Self::Describe { .. } => "`describe` must answer without configuration and within the default limits",
+            Self::Describe { .. } => {
+                "`describe` must answer without configuration, within 256 MiB of memory and two seconds of CPU time"
+            }
             Self::Description { .. } => {
                 "correct what `describe` returns; with weir-guest: the names given to its macro"
             }

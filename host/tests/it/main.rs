@@ -2,3 +2,5 @@
 
 #[cfg(test)]
 mod layering;
+#[cfg(test)]
+mod plugin;
