@@ -8,10 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::kafka::{self, LogRange, PartitionQueue};
-use crate::model::{
-    Checkpoint, Entry, Generation, Logic, PartitionStatus, Record, StateWrite, StoreIndex, TaskId, TaskState,
-    TaskStatus, TopicPartition,
-};
+use crate::model::{Checkpoint, Generation, Logic, Record, StoreIndex, TaskId, TaskState, TopicPartition};
 use crate::node::Output;
 use crate::plan::{BarrierScope, SourceKind, StoreOrigin};
 use crate::restore::Progress;
