@@ -73,7 +73,8 @@ fn call<T, U>(
     check: impl FnOnce(T) -> Result<U, BadAnswer>,
 ) -> Result<U, Failure> {
     if !fields::fits(packed) {
-        let reason = format!("the batch has {} bytes; a call carries at most {}", packed.bytes.len(), fields::MAX_BYTES);
+        let reason =
+            format!("the batch has {} bytes; a call carries at most {}", packed.bytes.len(), fields::MAX_BYTES);
         return Err(Failure { kind: CallFailureKind::Memory, reason });
     }
     let (Some(plugin), Some(slot)) = (set.plugin(resolved.plugin), instances.get_mut(resolved.plugin)) else {
@@ -154,7 +155,7 @@ impl Logic for ThreadLogic {
     }
 
     fn state_version(&self, function: FunctionIndex) -> u32 {
-        self.set.state_type(function).map(|state| state.version).unwrap_or_default()
+        self.set.state_version(function)
     }
 
     fn version(&self, function: FunctionIndex) -> (String, String) {

@@ -138,24 +138,28 @@ mod tests {
     #[test]
     fn what_is_not_wasm_is_told_apart() {
         let refusal = |bytes: &[u8]| componentize(bytes).unwrap_err().to_string();
-        insta::assert_snapshot!(refusal(b""), @"");
-        insta::assert_snapshot!(refusal(b"\x7fELF\x02\x01\x01"), @"");
-        insta::assert_snapshot!(refusal(b"  (module)"), @"");
-        insta::assert_snapshot!(refusal(b"\0asm\x09\0\0\0"), @"");
-        insta::assert_snapshot!(refusal(b"\0asm\x01\0\0\0\x01"), @"");
+        insta::assert_snapshot!(refusal(b""), @"not a valid WebAssembly file: the file is empty");
+        insta::assert_snapshot!(refusal(b"\x7fELF\x02\x01\x01"), @r#"not a valid WebAssembly file: it begins with "\x7fELF" instead of "\x00asm""#);
+        insta::assert_snapshot!(refusal(b"  (module)"), @"not a valid WebAssembly file: it is WebAssembly in text form; wat2wasm or wasm-tools parse gives the binary form");
+        insta::assert_snapshot!(refusal(b"\0asm\x09\0\0\0"), @"not a valid WebAssembly file: it begins like WebAssembly, but in a version that is unknown");
+        insta::assert_snapshot!(refusal(b"\0asm\x01\0\0\0\x01"), @"not a valid WebAssembly file: unexpected end-of-file (at offset 0x9)");
     }
 
     #[test]
     fn a_truncated_module_is_invalid() {
         let mut bytes = wat::parse_str("(module (func (export \"f\") nop))").unwrap();
         bytes.truncate(bytes.len() - 1);
-        insta::assert_snapshot!(componentize(&bytes).unwrap_err().to_string(), @"");
+        insta::assert_snapshot!(componentize(&bytes).unwrap_err().to_string(), @"not a valid WebAssembly file: unexpected end-of-file (at offset 0x1d)");
     }
 
     #[test]
     fn a_javascript_crate_is_named() {
         let wat = r#"(module (import "__wbindgen_placeholder__" "__wbindgen_describe" (func)))"#;
-        insta::assert_snapshot!(refusal(wat), @"");
+        insta::assert_snapshot!(refusal(wat), @"
+        not a plugin that this host can run:
+        - it imports __wbindgen_describe from '__wbindgen_placeholder__': a crate was built for JavaScript (wasm-bindgen): mostly getrandom, uuid, chrono or a time crate with its 'js' or 'wasmbind' feature on. Turn that feature off; plugins have no random numbers and no clock; a plugin may import weir:plugin/log and, if it has views, weir:plugin/stores
+        - it is a core module without interface types (custom section 'component-type'): build it with weir-guest or another wit-bindgen, and don't strip custom sections
+        ");
     }
 
     #[test]
@@ -166,11 +170,19 @@ mod tests {
             (import "wasi_snapshot_preview1" "clock_time_get" (func))
             (import "wasi_snapshot_preview1" "random_get" (func))
             (import "env" "strtol" (func)))"#;
-        insta::assert_snapshot!(refusal(wat), @"");
+        insta::assert_snapshot!(refusal(wat), @"
+        not a plugin that this host can run:
+        - it imports strtol from 'env': it calls a C function that nothing defines: a library is missing, or an extern block is left over; a plugin may import weir:plugin/log and, if it has views, weir:plugin/stores
+        - it imports fd_write, fd_read, clock_time_get and 1 more from 'wasi_snapshot_preview1': it was built for WASI: build it for wasm32-unknown-unknown. Plugins have no files, clock, network or random numbers; a plugin may import weir:plugin/log and, if it has views, weir:plugin/stores
+        - it is a core module without interface types (custom section 'component-type'): build it with weir-guest or another wit-bindgen, and don't strip custom sections
+        ");
     }
 
     #[test]
     fn a_module_without_types_is_told_how_to_get_them() {
-        insta::assert_snapshot!(refusal("(module)"), @"");
+        insta::assert_snapshot!(refusal("(module)"), @"
+        not a plugin that this host can run:
+        - it is a core module without interface types (custom section 'component-type'): build it with weir-guest or another wit-bindgen, and don't strip custom sections
+        ");
     }
 }

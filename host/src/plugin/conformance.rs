@@ -10,7 +10,7 @@ use super::error::Error;
 use super::interface_diff::{self, Interface};
 
 /// The files of `wit/`, as this host was built with.
-const WIT: [(&str, &str); 5] = [
+pub(super) const WIT: [(&str, &str); 5] = [
     ("types.wit", include_str!("../../../wit/types.wit")),
     ("joiner.wit", include_str!("../../../wit/joiner.wit")),
     ("aggregator.wit", include_str!("../../../wit/aggregator.wit")),

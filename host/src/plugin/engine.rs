@@ -21,6 +21,8 @@ use super::limits::{Limits, STACK_BYTES};
 
 /// How often guests are asked for their CPU time. A call may use one of these more than its limit.
 const EPOCH: Duration = Duration::from_millis(2);
+/// CPU time of `describe`, and of the instantiation before it.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Largest plugin taken, in bytes: a JavaScript engine has 15 MB, a Python one 40 MB.
 const MAX_BYTES: usize = 64 << 20;
 
@@ -121,10 +123,10 @@ fn config() -> Config {
     config
 }
 
-/// Runs `describe` in an instance that nothing else uses, within the default limits.
+/// Runs `describe` in an instance that nothing else uses. The topology's limits aren't known yet: these are wide.
 fn describe(artefact: &Artefact, digest: &str) -> Result<bindings::lifecycle_types::Description, Error> {
     let identity = Arc::new(Identity { plugin: "(new)".to_owned(), version: short(digest).to_owned() });
-    let limits = Limits::default();
+    let limits = Limits { memory: 256 << 20, start_timeout: DESCRIBE_TIMEOUT, ..Limits::default() };
     Instance::instantiate(artefact, identity, &limits)
         .and_then(|it| it.call(limits.start_timeout, |exports, store| exports.lifecycle().call_describe(store)))
         .map(|(_, description)| description)

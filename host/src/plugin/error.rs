@@ -145,12 +145,18 @@ impl Error {
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::Engine { .. } => "wasmtime needs a 64-bit machine that lets a process map executable memory",
-            Self::TooLarge { .. } => "strip debug information from the plugin (a release build, `strip = \"debuginfo\"`)",
+            Self::TooLarge { .. } => {
+                "strip debug information from the plugin (a release build, `strip = \"debuginfo\"`)"
+            }
             Self::Invalid { .. } => "build the plugin again, and check that the file was copied as a whole",
             Self::Nonconforming { .. } => "build it with weir-guest, or against the wit/ folder of this host's version",
             Self::Compile { .. } => "turn off WebAssembly features beyond the component model's in the plugin's build",
-            Self::Describe { .. } => "`describe` must answer without configuration and within the default limits",
-            Self::Description { .. } => "correct what `describe` returns; with weir-guest: the names given to its macro",
+            Self::Describe { .. } => {
+                "`describe` must answer without configuration, within 256 MiB of memory and two seconds of CPU time"
+            }
+            Self::Description { .. } => {
+                "correct what `describe` returns; with weir-guest: the names given to its macro"
+            }
             Self::Functions { .. } => "add the functions to the plugin, or name those it has in the topology file",
             Self::Start { .. } => "correct [plugins.NAME.config] in the topology file, or the plugin's `init`",
             Self::OtherEngine { .. } => "load all plugins with one engine",

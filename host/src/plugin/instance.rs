@@ -16,6 +16,8 @@ use crate::model::CallFailureKind;
 
 /// Longest reason of a failure, in bytes.
 const MAX_REASON: usize = 4000;
+/// What wasmtime says when a guest hands over too much; its error type is private. Only the wording hangs on it.
+const FUEL: &str = "fuel allocated for hostcalls";
 
 /// Why a call failed as a whole.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -168,8 +170,13 @@ fn explain(error: &wasmtime::Error, state: &HostState, result_bytes: u64) -> (Ca
     }
     let Some(trap) = trap else {
         // Not the guest's code failed, but taking its data over: a pointer out of bounds, invalid UTF-8, too much.
-        let hint = format!("it may hand over {} at a time", ByteCount(result_bytes));
-        return (CallFailureKind::Answer, format!("{}; {hint}", error.root_cause()));
+        let cause = error.root_cause().to_string();
+        let reason = if cause.contains(FUEL) {
+            format!("it hands over more than {} at a time", ByteCount(result_bytes))
+        } else {
+            format!("its data cannot be taken over: {cause}")
+        };
+        return (CallFailureKind::Answer, reason);
     };
     (CallFailureKind::Trap, trap_reason(*trap, state.last_error.as_deref()))
 }
@@ -177,10 +184,12 @@ fn explain(error: &wasmtime::Error, state: &HostState, result_bytes: u64) -> (Ca
 /// A trap in words. Guests of the SDK log a panic's message and place as their last error line.
 fn trap_reason(trap: Trap, last_error: Option<&str>) -> String {
     match (trap, last_error) {
-        (Trap::UnreachableCodeReached, Some(line)) => line.to_owned(),
+        (Trap::UnreachableCodeReached, Some(line)) if line.starts_with("panic") => line.to_owned(),
+        (Trap::UnreachableCodeReached, Some(line)) => format!("it aborted; its last error line: {line}"),
         (Trap::UnreachableCodeReached, None) => "it aborted without a message".to_owned(),
         (Trap::MemoryOutOfBounds, None) => {
-            "out of bounds memory access (a wild pointer, or a guest's own stack used up by endless recursion)".to_owned()
+            "out of bounds memory access (a wild pointer, or a guest's own stack used up by endless recursion)"
+                .to_owned()
         }
         (trap, None) => trap.to_string(),
         (trap, Some(line)) => format!("{trap}; its last error line: {line}"),

@@ -338,10 +338,7 @@ mod tests {
     fn a_batch_has_more_time_than_a_record() {
         let limits = Limits::default();
         assert_eq!(limits.batch_timeout(256), Duration::from_millis(356));
-        assert_eq!(
-            limits.batch_timeout(usize::MAX),
-            limits.call_timeout + Duration::from_millis(1) * u32::MAX
-        );
+        assert_eq!(limits.batch_timeout(usize::MAX), limits.call_timeout + Duration::from_millis(1) * u32::MAX);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::limits::Limits;
 use crate::model::{CallFailure, FunctionIndex, Generation};
 
 /// How a topology runs a plugin.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PluginSpec {
     /// The plugin's name in the topology.
     pub name: String,
@@ -126,6 +126,11 @@ impl PluginSet {
     /// The state type that `function` keeps; none unless it is an aggregator.
     pub fn state_type(&self, function: FunctionIndex) -> Option<&StateType> {
         self.resolved(function)?.state.as_ref()
+    }
+
+    /// Version of the state type that `function` keeps; 0 unless it is an aggregator.
+    pub fn state_version(&self, function: FunctionIndex) -> u32 {
+        self.state_type(function).map(|state| state.version).unwrap_or_default()
     }
 
     /// Instances for one thread: made on first use, dropped on any call failure, made again by the next call.
