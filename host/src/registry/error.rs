@@ -188,6 +188,9 @@ pub enum Error {
         /// The version, in short.
         digest: String,
     },
+    /// There is nothing to run plugins with.
+    #[error("no plugin can run on this machine")]
+    Engine(#[from] plugin::Error),
     /// The thread that follows the log could not be started.
     #[error("cannot start the thread that follows the registry")]
     Thread(#[source] std::io::Error),

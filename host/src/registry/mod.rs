@@ -23,6 +23,7 @@ mod record;
 mod service;
 mod shared;
 mod state;
+mod topic;
 
 #[cfg(test)]
 mod fake;
@@ -34,3 +35,4 @@ pub use log::{InProcessLog, LogError, LogReader, LogRecord, LogWriter};
 pub use record::{MAX_MESSAGE_BYTES, MAX_PLUGIN_BYTES, TransitionKind};
 pub use service::{Registry, RegistryOptions};
 pub use state::{Transition, Version};
+pub use topic::topic;
