@@ -1,1 +1,7 @@
-//! testkit
+//! The task's code without a broker, a clock or a thread: what a plugin author's tests and ours run on.
+
+mod driver;
+mod native;
+
+pub use driver::{DriverError, MemoryState, TopologyTestDriver};
+pub use native::{NativeFunction, NativeLogic};

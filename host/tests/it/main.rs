@@ -1,0 +1,6 @@
+//! The host's integration tests, all in one binary, so that the dependencies are linked once.
+
+#[cfg(test)]
+mod layering;
+#[cfg(test)]
+mod plugin;
