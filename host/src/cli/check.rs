@@ -10,9 +10,6 @@ use crate::config::{Problem, Problems};
 use crate::plan::{self, Plan};
 use crate::topology::{self, Topology};
 
-/// Variables of the program itself, which are no overrides of a topology file.
-const NOT_OVERRIDES: [&str; 2] = ["WEIR_SERVER", "WEIR_LOG"];
-
 /// Which topology, and what of it is different this time.
 #[derive(Debug, Args)]
 pub(super) struct TopologyArgs {
@@ -26,9 +23,7 @@ pub(super) struct TopologyArgs {
 impl TopologyArgs {
     /// The topology, with its overrides.
     pub(super) fn load(&self, context: &Context) -> Result<Topology, Problems> {
-        let mut env = context.env.clone();
-        env.retain(|name, _| !NOT_OVERRIDES.contains(&name.as_str()));
-        topology::load(&self.file, &self.set, &env)
+        topology::load(&self.file, &self.set, &context.env)
     }
 }
 
