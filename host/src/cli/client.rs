@@ -175,7 +175,7 @@ mod tests {
         let expected =
             format!("no instance answers at http://127.0.0.1:{port} (--server, WEIR_SERVER): connection refused");
         assert_eq!(error.to_string(), expected);
-        for server in ["", "127.0.0.1", "https://127.0.0.1:1"] {
+        for server in ["", "127.0.0.1", "ftp://127.0.0.1"] {
             let error = Client::new(server).get("/livez").unwrap_err();
             assert!(matches!(error, Error::Server { .. }), "'{server}': {error:?}");
         }

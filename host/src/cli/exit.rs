@@ -7,8 +7,8 @@ use serde_json::json;
 
 use super::{Output, client, wait};
 use crate::config::Problems;
-use crate::http;
 use crate::telemetry::logging;
+use crate::{http, kafka, registry, runtime, store};
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,26 +74,81 @@ fn of_link(error: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if error.is::<wait::NotReady>() {
         return Some(Exit::NotReady);
     }
-    if let Some(error) = error.downcast_ref::<client::Error>() {
-        return Some(match error {
-            client::Error::Unreachable { .. } => Exit::Unavailable,
-            client::Error::Server { .. } => Exit::Usage,
-            client::Error::Answer { .. } => Exit::Failure,
-            client::Error::Problem { status, .. } => match status {
-                401 | 403 => Exit::Denied,
-                429 | 503 => Exit::NotReady,
-                _ => Exit::Failure,
-            },
-        });
+    None.or_else(|| error.downcast_ref().map(of_client))
+        .or_else(|| error.downcast_ref().map(of_http))
+        .or_else(|| error.downcast_ref().and_then(of_runtime))
+        .or_else(|| error.downcast_ref().and_then(of_kafka))
+        .or_else(|| error.downcast_ref().and_then(of_store))
+        .or_else(|| error.downcast_ref().and_then(of_registry))
+}
+
+/// An instance that did not do what it was asked.
+fn of_client(error: &client::Error) -> Exit {
+    match error {
+        client::Error::Unreachable { .. } => Exit::Unavailable,
+        client::Error::Server { .. } => Exit::Usage,
+        client::Error::Answer { .. } => Exit::Failure,
+        client::Error::Problem { status, .. } => match status {
+            401 | 403 => Exit::Denied,
+            429 | 503 => Exit::NotReady,
+            _ => Exit::Failure,
+        },
     }
-    if let Some(error) = error.downcast_ref::<http::Error>() {
-        return Some(match error.source.kind() {
-            io::ErrorKind::AddrInUse => Exit::NotReady,
-            io::ErrorKind::PermissionDenied => Exit::Denied,
-            _ => Exit::Config,
-        });
+}
+
+/// An address that cannot be listened on.
+fn of_http(error: &http::Error) -> Exit {
+    match error.source.kind() {
+        io::ErrorKind::AddrInUse => Exit::NotReady,
+        io::ErrorKind::PermissionDenied => Exit::Denied,
+        _ => Exit::Config,
     }
-    None
+}
+
+/// A topology that does not fit what is there.
+fn of_runtime(error: &runtime::Error) -> Option<Exit> {
+    use runtime::Error;
+    match error {
+        Error::MissingTopics { .. }
+        | Error::Copartition(_)
+        | Error::PartitionCount { .. }
+        | Error::PluginFile { .. } => Some(Exit::Config),
+        _ => None,
+    }
+}
+
+/// A broker that cannot be reached, or settings that it or librdkafka does not take.
+fn of_kafka(error: &kafka::Error) -> Option<Exit> {
+    match error {
+        kafka::Error::Setting { .. } | kafka::Error::Missing { .. } => Some(Exit::Config),
+        error if error.is_retriable() => Some(Exit::Unavailable),
+        _ => None,
+    }
+}
+
+/// A state folder that cannot be used.
+fn of_store(error: &store::Error) -> Option<Exit> {
+    use store::Error;
+    match error {
+        Error::Locked { .. } | Error::InUse { .. } => Some(Exit::NotReady),
+        Error::Folder { source, .. }
+            if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
+        {
+            Some(Exit::Denied)
+        }
+        Error::Folder { .. } | Error::Newer { .. } | Error::OtherApp { .. } => Some(Exit::Config),
+        _ => None,
+    }
+}
+
+/// Plugins that cannot be had, or not be used.
+fn of_registry(error: &registry::Error) -> Option<Exit> {
+    use registry::Error;
+    match error {
+        Error::Refused { .. } | Error::File { .. } => Some(Exit::Config),
+        error if error.is_retriable() => Some(Exit::Unavailable),
+        _ => None,
+    }
 }
 
 /// Prints an error with its causes and gives the exit code.
@@ -184,6 +239,21 @@ mod tests {
         for (status, expected) in [(403, 77), (503, 75), (404, 1), (422, 1), (500, 1)] {
             assert_eq!(code(client::Error::Problem { status, detail: String::new(), document: None }), expected);
         }
+        let locked = store::Error::Locked { dir: "state".into(), pid: None };
+        assert_eq!(code(locked), 75);
+        let folder =
+            |kind| store::Error::Folder { action: "lock", path: "state".into(), source: io::Error::from(kind) };
+        assert_eq!(code(folder(io::ErrorKind::PermissionDenied)), 77);
+        assert_eq!(code(folder(io::ErrorKind::NotADirectory)), 78);
+        // Behind the runtime's error it is still the same.
+        assert_eq!(code(runtime::Error::Store(folder(io::ErrorKind::PermissionDenied))), 77);
+        assert_eq!(code(runtime::Error::MissingTopics { topics: vec![] }), 78);
+        assert_eq!(code(runtime::Error::Panicked { name: String::new() }), 1);
+        let late = kafka::Error::Timeout { what: String::new(), after: std::time::Duration::ZERO };
+        assert_eq!(code(runtime::Error::Kafka { doing: String::new(), source: late }), 69);
+        assert_eq!(code(kafka::Error::Setting { key: String::new(), reason: String::new() }), 78);
+        let stalled = registry::Error::Stalled { position: 0, wanted: 1, seconds: 1 };
+        assert_eq!(code(runtime::Error::Registry(stalled)), 69);
         assert_eq!(code(wait::NotReady { seconds: 1, answer: String::new() }), 75);
         assert_eq!((Exit::Success.code(), Exit::Usage.code(), Exit::Interrupted.code()), (0, 2, 130));
     }

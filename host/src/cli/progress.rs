@@ -40,7 +40,7 @@ pub(super) fn offsets(parts: &[RestoreStatus]) -> (u64, u64) {
 
 /// A share in whole percent, 100 only when all is done.
 pub(super) fn percent(done: u64, total: u64) -> u64 {
-    if total == 0 { 0 } else { done.saturating_mul(100) / total }
+    done.saturating_mul(100).checked_div(total).unwrap_or(0)
 }
 
 /// How far each store is.

@@ -1,14 +1,12 @@
 //! `weir run`: runs a topology.
 
-use std::sync::Arc;
-
 use clap::Args;
 
 use super::Context;
 use super::check::{TopologyArgs, warn};
 use super::serve::{Engine, serve};
 use crate::http::{Listener, Site};
-use crate::topology::Topology;
+use crate::runtime::{self, Cluster, Handle};
 
 /// Arguments of `weir run`.
 #[derive(Debug, Args)]
@@ -25,11 +23,16 @@ pub(super) fn run(args: &RunArgs, context: &Context) -> anyhow::Result<()> {
     // Before anything else: who watches the instance must see it restore.
     let listener = Listener::bind(topology.http.listen)?;
     let site = Site::of(&topology);
-    serve(listener, site, &context.screen, || start(topology))
+    serve(listener, site, &context.screen, || Ok(runtime::start(&topology, Cluster::Kafka)?))
 }
 
-/// Starts the engine of a topology; it goes on starting in threads of its own.
-fn start(topology: Topology) -> anyhow::Result<Arc<dyn Engine>> {
-    // `Ok(runtime::start(topology)?)` goes here once `runtime::Handle` is an `Engine`.
-    anyhow::bail!("nothing runs topology '{}' yet", topology.app.id)
+/// A running instance, as it is served.
+impl Engine for Handle {
+    fn stop(&self) {
+        Self::stop(self);
+    }
+
+    fn wait(&self) -> anyhow::Result<()> {
+        Ok(Self::wait(self)?)
+    }
 }

@@ -178,6 +178,7 @@ mod tests {
     use super::*;
     use crate::http::{DeployError, ViewError};
     use crate::model::{Check, Entry, InstanceStatus};
+    use crate::plan::ViewPlan;
     use crate::plugin::{ViewRequest, ViewResponse};
     use crate::registry::{Activation, Transition};
     use crate::telemetry::Counters;
@@ -222,8 +223,8 @@ mod tests {
             Ok(Scan::default())
         }
 
-        fn answer(&self, _view: &str, _request: ViewRequest) -> Result<ViewResponse, ViewError> {
-            Err(ViewError::NotReady(String::new()))
+        fn answer(&self, _view: &ViewPlan, _request: ViewRequest) -> Result<ViewResponse, ViewError> {
+            Err(ViewError::NotReady)
         }
 
         fn history(&self, _plugin: &str) -> Result<Vec<Transition>, DeployError> {
@@ -231,11 +232,11 @@ mod tests {
         }
 
         fn deploy(&self, _: &str, _: &[u8], _: &str, _: i64) -> Result<Activation, DeployError> {
-            Err(DeployError::NotReady(String::new()))
+            Err(DeployError::NotReady)
         }
 
         fn rollback(&self, _plugin: &str, _now_ms: i64) -> Result<Activation, DeployError> {
-            Err(DeployError::NotReady(String::new()))
+            Err(DeployError::NotReady)
         }
     }
 

@@ -89,8 +89,8 @@ mod tests {
         let check = |name: &str, ok, detail: &str| Check { name: name.to_owned(), ok, detail: detail.to_owned() };
         let good = check("broker", true, "");
         let bad = check("restore", false, "orders: 5 of 10");
-        assert_eq!(answer(&[good.clone()], false), (true, "ok".to_owned()));
-        assert_eq!(answer(&[good.clone()], true), (true, "[+]broker ok\nreadyz check passed\n".to_owned()));
+        assert_eq!(answer(std::slice::from_ref(&good), false), (true, "ok".to_owned()));
+        assert_eq!(answer(std::slice::from_ref(&good), true), (true, "[+]broker ok\nreadyz check passed\n".to_owned()));
         let listed = "[+]broker ok\n[-]restore failed: orders: 5 of 10\nreadyz check failed\n";
         assert_eq!(answer(&[good, bad], false), (false, listed.to_owned()));
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::{CallFailure, Check, Entry, InstanceStatus};
+use crate::plan::ViewPlan;
 use crate::plugin::{ViewRequest, ViewResponse};
 use crate::registry::{self, Activation, Transition};
 use crate::telemetry::Counters;
@@ -35,8 +36,8 @@ pub trait Host: Send + Sync + 'static {
         still_restoring(&self.status(), store)
     }
 
-    /// Answers a request to the view named `view`. Takes as long as the plugin does.
-    fn answer(&self, view: &str, request: ViewRequest) -> Result<ViewResponse, ViewError>;
+    /// Answers a request to a view. Takes as long as the plugin does.
+    fn answer(&self, view: &ViewPlan, request: ViewRequest) -> Result<ViewResponse, ViewError>;
 
     /// What happened to a plugin, in the registry's order.
     fn history(&self, plugin: &str) -> Result<Vec<Transition>, DeployError>;
@@ -52,8 +53,8 @@ pub trait Host: Send + Sync + 'static {
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     /// No plugin is active yet.
-    #[error("{0}")]
-    NotReady(String),
+    #[error("no plugin is active yet; /readyz says what the instance waits for")]
+    NotReady,
     /// The plugin failed over the request.
     #[error("the view's plugin failed")]
     Call(#[from] CallFailure),
@@ -63,8 +64,8 @@ pub enum ViewError {
 #[derive(Debug, thiserror::Error)]
 pub enum DeployError {
     /// The registry is not read yet.
-    #[error("{0}")]
-    NotReady(String),
+    #[error("the registry has not been read yet; /readyz says what the instance waits for")]
+    NotReady,
     /// The registry said no, or failed.
     #[error(transparent)]
     Registry(#[from] registry::Error),

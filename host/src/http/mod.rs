@@ -7,6 +7,7 @@
 //! - Errors are problem details (RFC 9457) with a stable `type`.
 
 mod blocking;
+mod engine;
 mod guard;
 mod health;
 mod host;
@@ -25,5 +26,5 @@ mod tests;
 pub use host::{DeployError, Host, ViewError, still_restoring};
 pub use problem::CONTENT_TYPE as PROBLEM_JSON;
 pub use server::{Error, Listener, Service};
-pub use site::{Site, ViewRoute};
+pub use site::Site;
 pub use stores::path_segment;

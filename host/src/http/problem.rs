@@ -128,8 +128,9 @@ impl From<QueryError> for Problem {
 
 impl From<ViewError> for Problem {
     fn from(error: ViewError) -> Self {
+        let detail = error.to_string();
         match error {
-            ViewError::NotReady(detail) => {
+            ViewError::NotReady => {
                 let title = "No plugin answers the view yet";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "view-not-ready", title, detail).retryable()
             }
@@ -146,8 +147,9 @@ impl From<ViewError> for Problem {
 
 impl From<DeployError> for Problem {
     fn from(error: DeployError) -> Self {
+        let detail = error.to_string();
         match error {
-            DeployError::NotReady(detail) => {
+            DeployError::NotReady => {
                 let title = "The plugin registry is not ready";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "registry-not-ready", title, detail).retryable()
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::config::{ByteSize, ReadyRoute};
+use crate::plan::{Plan, ViewPlan};
 use crate::topology::Topology;
 
 /// The application's own routes and limits. The server's routes always win over them.
@@ -11,27 +12,18 @@ pub struct Site {
     /// `app.id`.
     pub app: String,
     /// Routes answered by plugins.
-    pub views: Vec<ViewRoute>,
+    pub views: Vec<ViewPlan>,
     /// The route that answers readiness in the application's own words.
     pub ready: Option<ReadyRoute>,
     /// Largest request body.
     pub max_body: ByteSize,
 }
 
-/// A route answered by a plugin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ViewRoute {
-    /// The view's name in the topology file.
-    pub name: String,
-    /// HTTP path, matched exactly.
-    pub path: String,
-}
-
 /// What answers a path of the application's own.
 #[derive(Clone, Debug)]
 pub(super) enum Own {
     /// A plugin.
-    View(ViewRoute),
+    View(ViewPlan),
     /// The host: it must answer before a plugin is there.
     Ready(ReadyRoute),
 }
@@ -39,10 +31,9 @@ pub(super) enum Own {
 impl Site {
     /// What `topology` adds.
     pub fn of(topology: &Topology) -> Self {
-        let views = topology.views.iter();
         Self {
             app: topology.app.id.clone(),
-            views: views.map(|view| ViewRoute { name: view.name.clone(), path: view.route.value.clone() }).collect(),
+            views: Plan::resolve(topology).views,
             ready: topology.http.ready.clone(),
             max_body: topology.http.max_body,
         }
@@ -55,7 +46,7 @@ impl Site {
 
     /// All routes by path.
     pub(super) fn by_path(&self) -> BTreeMap<String, Own> {
-        let views = self.views.iter().map(|view| (view.path.clone(), Own::View(view.clone())));
+        let views = self.views.iter().map(|view| (view.route.clone(), Own::View(view.clone())));
         let ready = self.ready.iter().map(|ready| (ready.route.value.clone(), Own::Ready(ready.clone())));
         views.chain(ready).collect()
     }

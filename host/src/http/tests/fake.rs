@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use serde_json::json;
 
-use super::super::{DeployError, Host, Site, ViewError, ViewRoute};
+use super::super::{DeployError, Host, Site, ViewError};
 use crate::config::{At, ByteSize, Place, ReadyRoute};
-use crate::model::{CallFailure, CallFailureKind, Check, Entry, Generation, InstanceStatus};
+use crate::model::{CallFailure, CallFailureKind, Check, Entry, FunctionIndex, Generation, InstanceStatus};
+use crate::plan::ViewPlan;
 use crate::plugin::{ViewRequest, ViewResponse};
 use crate::registry::{self, Activation, Stage, Transition, TransitionKind};
 use crate::telemetry::Counters;
@@ -30,7 +31,12 @@ pub(super) struct Fake {
 /// The routes of the order status service, and some that are meant badly.
 pub(super) fn site() -> Site {
     let at = |value: &str| At { value: value.to_owned(), place: Place::default() };
-    let view = |name: &str, path: &str| ViewRoute { name: name.to_owned(), path: path.to_owned() };
+    let view = |name: &str, route: &str| ViewPlan {
+        name: name.to_owned(),
+        route: route.to_owned(),
+        function: FunctionIndex(0),
+        stores: vec![],
+    };
     Site {
         app: "orders-app".to_owned(),
         views: vec![view("order-status", "/api/order/status"), view("grab", "/livez"), view("braces", "/braces/{x}")],
@@ -106,7 +112,7 @@ impl Host for Fake {
         Ok(Scan { rows, missing: vec![1] })
     }
 
-    fn answer(&self, view: &str, request: ViewRequest) -> Result<ViewResponse, ViewError> {
+    fn answer(&self, view: &ViewPlan, request: ViewRequest) -> Result<ViewResponse, ViewError> {
         let first = request.query.first().map(|(name, _)| name.as_str()).unwrap_or_default();
         match first {
             "fail" => Err(ViewError::Call(CallFailure {
@@ -116,11 +122,11 @@ impl Host for Fake {
                 kind: CallFailureKind::Trap,
                 reason: "boom".to_owned(),
             })),
-            "not-ready" => Err(ViewError::NotReady("no plugin is active".to_owned())),
+            "not-ready" => Err(ViewError::NotReady),
             _ => Ok(ViewResponse {
                 status: if first == "odd" { 7 } else { 418 },
                 content_type: "text/plain".to_owned(),
-                body: format!("{view} {} {} {:?}", request.method, request.path, request.query).into(),
+                body: format!("{} {} {} {:?}", view.name, request.method, request.path, request.query).into(),
             }),
         }
     }
