@@ -4,3 +4,5 @@
 mod layering;
 #[cfg(test)]
 mod plugin;
+#[cfg(test)]
+mod registry;
