@@ -207,8 +207,12 @@ impl Start {
                 Registry::start(log.reader(), log.writer(), engine, options, activated)?
             }
             Cluster::Kafka => {
-                let (log, writer) = registry::open(settings, &self.plan.app_id, OPEN_LOG)
-                    .map_err(|source| kafka_error("cannot open the registry's topic", source))?;
+                let topic = registry::topic(&self.plan.app_id).name;
+                let open = || {
+                    TopicLog::open(settings, &topic, OPEN_LOG)
+                        .map_err(|source| kafka_error("cannot open the registry's topic", source))
+                };
+                let (log, writer) = (Box::new(open()?), Box::new(open()?));
                 Registry::start(log, writer, engine, options, activated)?
             }
         };
