@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::kafka::{self, ClientSettings, LogEnds, SourceConsumer, TableReader, TopicAdmin, TransactionalProducer};
+use crate::kafka::{
+    self, ClientSettings, LogEnds, SourceConsumer, TableReader, TopicAdmin, TopicLog, TransactionalProducer,
+};
 use crate::model::InstanceState;
 use crate::plan::{FunctionKind, NodeKind, Plan};
 use crate::plugin::{Engine, Kind, Limits, PluginSpec, Wanted};
