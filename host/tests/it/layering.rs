@@ -31,6 +31,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("host/src/plugin/engine.rs", "the epoch is a clock: it ticks when time has passed, and for no other reason"),
     ("host/src/store/database.rs", "RocksDB tells nobody when another process lets go of its lock"),
     ("tests/src/broker.rs", "another process opens a port, or ends, without telling us"),
+    ("tests/src/wait.rs", "the one place where tests ask other processes again and again"),
 ];
 
 /// The most lines that a file may have, `tests.rs` files aside.
