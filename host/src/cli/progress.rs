@@ -13,6 +13,9 @@ const FRAME: Duration = Duration::from_millis(200);
 /// How often lines are written where there are no bars.
 const LINE: Duration = Duration::from_secs(5);
 
+/// How a bar looks.
+const TEMPLATE: &str = "restoring {prefix:24} [{bar:30}] {percent:>3} %  {pos}/{len}  {msg}";
+
 /// How far one store is, all partitions here together.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct StoreProgress {
@@ -136,11 +139,9 @@ impl Drop for Progress {
     }
 }
 
-/// How a bar looks.
+/// The style of bars.
 fn style() -> ProgressStyle {
-    ProgressStyle::with_template("restoring {prefix:24} [{bar:30}] {percent:>3} %  {pos}/{len}  {msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar())
-        .progress_chars("=> ")
+    ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> ")
 }
 
 /// Rate and time left in words.
@@ -190,6 +191,11 @@ mod tests {
         assert_eq!(stores["a"], expected);
         assert_eq!(rate_and_time(&stores["a"]), "20 records/s, 5 s left");
         assert!(stores["b"].finished);
+    }
+
+    #[test]
+    fn the_bars_template_is_one() {
+        assert!(ProgressStyle::with_template(TEMPLATE).is_ok());
     }
 
     #[test]

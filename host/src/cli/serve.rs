@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{interval, timeout};
 
 use super::exit::Exit;
 use super::progress::Progress;
@@ -119,14 +119,15 @@ fn shut(runtime: Runtime, server: tokio::task::JoinHandle<std::io::Result<()>>) 
 
 /// Shows the restore's progress.
 async fn follow(engine: Arc<dyn Engine>, mut progress: Progress) {
+    let mut frames = interval(progress.interval());
     loop {
+        frames.tick().await;
         let status = {
             let engine = engine.clone();
             tokio::task::spawn_blocking(move || engine.status()).await
         };
         let Ok(status) = status else { return };
         progress.show(&status, Instant::now());
-        sleep(progress.interval()).await;
     }
 }
 
@@ -159,16 +160,18 @@ async fn stop_on_signal(mut signals: Signals, slot: Arc<Slot>) {
     tracing::info!("{name}: committing and leaving the group; a second signal ends the process at once");
     // Stopping may wait for a lock; the second signal must not.
     tokio::task::spawn_blocking(move || slot.stop());
-    tokio::select! {
-        name = signals.next() => {
+    let exit = match timeout(STOP_LIMIT, signals.next()).await {
+        Ok(name) => {
             tracing::warn!("{name}: ending at once; the next start resumes from the last commit");
-            std::process::exit(Exit::Interrupted.code().into());
+            Exit::Interrupted
         }
-        () = sleep(STOP_LIMIT) => {
-            tracing::error!("still not stopped after {} s: ending; the next start resumes from the last commit", STOP_LIMIT.as_secs());
-            std::process::exit(Exit::Failure.code().into());
+        Err(_) => {
+            let seconds = STOP_LIMIT.as_secs();
+            tracing::error!("not stopped after {seconds} s: ending; the next start resumes from the last commit");
+            Exit::Failure
         }
-    }
+    };
+    std::process::exit(exit.code().into());
 }
 
 #[cfg(test)]

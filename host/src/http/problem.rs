@@ -115,8 +115,12 @@ impl From<QueryError> for Problem {
                     .with("stores", known)
             }
             // No 404: that would read as "no such key".
+            QueryError::NotHere { partition, .. } if partition < 0 => {
+                let title = "The global table is not open yet";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "not-here", title, detail).retryable()
+            }
             QueryError::NotHere { partition, .. } => {
-                let title = "The key is on another instance";
+                let title = "The key is in a partition that is not on this instance";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "not-here", title, detail).with("partition", partition)
             }
             QueryError::Failed(_) => {

@@ -15,7 +15,8 @@ use super::blocking;
 use super::host::Host;
 use super::problem::Problem;
 use super::server::Service;
-use crate::view::Row;
+use crate::model::InstanceState;
+use crate::view::{QueryError, Row};
 
 /// Entries on a page, unless the request says otherwise.
 const PAGE: usize = 100;
@@ -101,7 +102,7 @@ pub(super) async fn one(
     let (store, bytes, entry) = service
         .blocking()
         .request(move || {
-            let entry = settled(host.as_ref(), &store).and_then(|()| Ok(host.get(&store, &bytes)?));
+            let entry = ask(host.as_ref(), &store, || host.get(&store, &bytes));
             (store, bytes, entry)
         })
         .await?;
@@ -132,8 +133,7 @@ pub(super) async fn scan(
         .blocking()
         .request(move || {
             // One more than asked for tells whether there is a next page, and where it begins.
-            let page = settled(host.as_ref(), &store)
-                .and_then(|()| Ok(host.scan(&store, &prefix, from.as_deref(), limit + 1)?));
+            let page = ask(host.as_ref(), &store, || host.scan(&store, &prefix, from.as_deref(), limit + 1));
             (store, prefix, page)
         })
         .await?;
@@ -143,9 +143,18 @@ pub(super) async fn scan(
     json_body(&Listing { store: &store, entries, missing_partitions: page.missing, next })
 }
 
-/// Refuses answers of a store that is being restored: it may not have heard of a key yet, or know only an old value.
-fn settled(host: &dyn Host, store: &str) -> Result<(), Problem> {
-    host.restoring(store).map_or(Ok(()), |waits_for| Err(Problem::restoring(store, &waits_for)))
+/// Asks a store that is restored. While it is not, it may not have heard of a key yet, or know only an old value; and while
+/// partitions move, one that is not here may be in a moment.
+fn ask<T>(host: &dyn Host, store: &str, question: impl FnOnce() -> Result<T, QueryError>) -> Result<T, Problem> {
+    if let Some(waits_for) = host.restoring(store) {
+        return Err(Problem::restoring(store, &waits_for));
+    }
+    question().map_err(|error| {
+        let moving = matches!(error, QueryError::NotHere { .. })
+            && !matches!(host.status().state, InstanceState::Running | InstanceState::Failed);
+        let problem = Problem::from(error);
+        if moving { problem.retryable() } else { problem }
+    })
 }
 
 /// A page of a store.

@@ -219,8 +219,12 @@ fn a_store_that_cannot_answer_says_why() {
         let problem = server.get(target).problem(404, "unknown-store");
         assert_eq!(problem["stores"], json!(["orders", "elsewhere"]));
     }
-    let problem = server.get("/v1/stores/elsewhere/keys/k").problem(503, "not-here");
-    assert_eq!(problem["partition"], 3);
+    // Without `retryable` in mid-rebalance clients would give up on a key that is here in a moment.
+    for (state, retryable) in [(InstanceState::Rebalancing, true), (InstanceState::Running, false)] {
+        server.fake.status.lock().unwrap().state = state;
+        let problem = server.get("/v1/stores/elsewhere/keys/k").problem(503, "not-here");
+        assert_eq!((&problem["partition"], &problem["retryable"]), (&json!(3), &json!(retryable)));
+    }
     let part = RestoreStatus { store: "orders".to_owned(), end: Some(9), position: 2, ..RestoreStatus::default() };
     let table = TableStatus { table: "orders".to_owned(), restore: vec![part], ..TableStatus::default() };
     *server.fake.status.lock().unwrap() = InstanceStatus { global_tables: vec![table], ..InstanceStatus::default() };
