@@ -45,13 +45,13 @@ pub enum Error {
         why: String,
     },
     /// The state folder or a store failed.
-    #[error("state")]
+    #[error("the state cannot be used")]
     Store(#[from] store::Error),
     /// Plugins cannot run on this machine.
     #[error("plugins cannot run here")]
     Engine(#[from] plugin::Error),
     /// The plugins could not be loaded.
-    #[error("plugins")]
+    #[error("the plugins cannot be loaded")]
     Registry(#[from] registry::Error),
     /// A file of a plugin cannot be read.
     #[error("plugin {plugin}: cannot read {file}")]

@@ -52,7 +52,11 @@ pub(super) fn check(
     cluster: Cluster,
     shared: &Shared,
 ) -> Result<Option<Counts>, Error> {
-    let external: BTreeSet<&str> = plan.source_topics().chain(plan.output_topics()).collect();
+    let external: BTreeSet<&str> = plan
+        .source_topics()
+        .chain(plan.output_topics())
+        .chain(plan.global_tables.iter().map(|table| table.topic.as_str()))
+        .collect();
     let external: Vec<&str> = external.into_iter().collect();
     let Some(counts) = existing(&external, admin, shared)? else { return Ok(None) };
     plan::tasks(plan, &counts)?;

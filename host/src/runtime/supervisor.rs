@@ -28,8 +28,8 @@ use super::{Error, global_tables, startup, stream_thread};
 
 /// How long a poll of the source consumer waits.
 const POLL: Duration = Duration::from_millis(100);
-/// How long leaving the group may take.
-const LEAVE: Duration = Duration::from_secs(30);
+/// How long leaving the group may take: less than the process has to stop.
+const LEAVE: Duration = Duration::from_secs(20);
 /// How long ending a predecessor's transaction may take, at start.
 const INIT: Duration = Duration::from_secs(10);
 /// How long opening the registry's log may take.

@@ -12,8 +12,6 @@ mod pending;
 mod record_queue;
 mod state;
 mod stream_task;
-#[cfg(test)]
-mod tests;
 
 pub use barrier::Barrier;
 pub use commit_metadata::CommitMetadata;

@@ -2,6 +2,8 @@
 
 mod driver;
 mod native;
+#[cfg(test)]
+mod tests;
 
 pub use driver::{DriverError, MemoryState, TopologyTestDriver};
 pub use native::{NativeFunction, NativeLogic};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use proptest::prelude::*;
 
+use super::{DriverError, NativeFunction, NativeLogic, TopologyTestDriver};
 use crate::model::{FunctionIndex, Header, Outcome, Record, Refusal, StoreIndex, Verdict};
 use crate::node::RecordFailure;
 use crate::plan::{
@@ -12,7 +13,6 @@ use crate::plan::{
     StoreKind, StoreOrigin, StorePlan, SubtopologyPlan, TimePolicy,
 };
 use crate::task::Options;
-use crate::testkit::{DriverError, NativeFunction, NativeLogic, TopologyTestDriver};
 
 /// Settings of a test topology: stream `a` joined with table `t`, cogrouped with stream `b` into `s`, written to `out`.
 #[derive(Clone, Copy)]
