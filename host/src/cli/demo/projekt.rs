@@ -170,7 +170,8 @@ impl Watch {
     fn look(&mut self, status: &InstanceStatus, counted: u64) -> anyhow::Result<bool> {
         let processed: u64 = status.tasks.iter().map(|task| task.processed).sum();
         let restores = status.tasks.iter().flat_map(|task| &task.restore);
-        let rows: i64 = restores.filter(|part| TABLES.contains(&part.store.as_str())).map(|part| part.position).sum();
+        let tables = restores.filter(|part| TABLES.contains(&part.store.as_str()));
+        let rows: u64 = tables.map(|part| u64::try_from(part.position).unwrap_or(0)).sum();
         ensure!(
             processed <= STREAM_RECORDS && counted <= COUNTED,
             "{} stream records and {} of them in aggregates are too many: {} and {} were written",
