@@ -1,0 +1,148 @@
+//! The group member that streams are read through.
+//!
+//! The group says which partitions are ours; the listener says which of them are really read, and from where. Eager
+//! rebalances, range assignment: equal partition numbers of co-partitioned topics come to one member.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rdkafka::consumer::{Consumer, ConsumerGroupMetadata};
+use rdkafka::{Offset, TopicPartitionList};
+
+use super::client::{self, Client, ConsumerState, locked};
+use super::error::is_missing;
+use super::{ClientSettings, Error, PartitionQueue, Waker};
+use crate::model::TopicPartition;
+
+/// Decides what a rebalance means. Called in the thread that polls, which waits for it; the consumer's other methods may be
+/// called meanwhile, from any thread.
+pub trait RebalanceListener: Send + Sync {
+    /// Partitions of subscribed topics that are ours now (all of them). Returns what to really assign, with start offsets
+    /// (absolute); each of these must have been split.
+    fn assigned(&self, partitions: Vec<TopicPartition>) -> Vec<(TopicPartition, i64)>;
+
+    /// All partitions are taken away; `lost`: others may own them already.
+    fn revoked(&self, partitions: Vec<TopicPartition>, lost: bool);
+}
+
+/// What the group has committed for a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The next offset to process; `None`: never committed, or expired.
+    pub offset: Option<i64>,
+    /// The metadata committed with it, as it was.
+    pub metadata: String,
+}
+
+/// The member's place in the group's present generation: what a transaction needs to commit offsets. Cloning shares it.
+#[derive(Clone)]
+pub struct GroupMetadata(Arc<ConsumerGroupMetadata>);
+
+impl GroupMetadata {
+    /// rdkafka's form.
+    pub(super) fn inner(&self) -> &ConsumerGroupMetadata {
+        &self.0
+    }
+}
+
+/// The group member. The listener is let go by [`Self::leave`]: until then the two may hold each other.
+pub struct SourceConsumer {
+    /// rdkafka's consumer.
+    client: Arc<Client>,
+    /// A subscribed topic, to ask a broker about when the connection was lost.
+    probe_topic: Mutex<Option<String>>,
+}
+
+impl SourceConsumer {
+    /// A member of the group `app.id`; does not connect before it subscribes.
+    pub fn new(
+        settings: &ClientSettings,
+        group_instance_id: Option<&str>,
+        listener: Arc<dyn RebalanceListener>,
+    ) -> Result<Arc<Self>, Error> {
+        let state = ConsumerState::new("source", Some(listener));
+        let client = client::consumer(&settings.source_consumer(group_instance_id), state)?;
+        Ok(Arc::new(Self { client: Arc::new(client), probe_topic: Mutex::new(None) }))
+    }
+
+    /// Joins the group, once it is polled.
+    pub fn subscribe(&self, topics: &[&str]) -> Result<(), Error> {
+        *locked(&self.probe_topic) = topics.first().map(|topic| (*topic).to_owned());
+        self.client.subscribe(topics).map_err(|error| Error::request(format!("subscribe: {error}"), &error))
+    }
+
+    /// Serves rebalances and errors; returns early when it has served something. Errors that librdkafka goes on trying to
+    /// overcome are remembered in [`Self::connection_error`]; the others are returned.
+    pub fn poll(&self, timeout: Duration) -> Result<(), Error> {
+        let topic = locked(&self.probe_topic).clone();
+        client::serve(&self.client, topic.as_deref(), timeout)
+    }
+
+    /// Gives the partition a queue of its own; call it before the partition is assigned.
+    pub fn split(self: &Arc<Self>, partition: &TopicPartition, waker: Waker) -> Result<PartitionQueue, Error> {
+        PartitionQueue::split(Arc::clone(&self.client), partition, waker)
+    }
+
+    /// What the group has committed for each partition, in order. Waits for transactions that are about to commit offsets.
+    pub fn committed(&self, partitions: &[TopicPartition], timeout: Duration) -> Result<Vec<Committed>, Error> {
+        if partitions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let what = || "committed offsets of the group".to_owned();
+        let answer = self.client.committed_offsets(client::names(partitions), timeout);
+        let answer = answer.map_err(|error| Error::request(what(), &error))?;
+        let state = self.client.context();
+        state.connection.answered(state.role(), false);
+        partitions.iter().map(|partition| committed(&answer, partition)).collect()
+    }
+
+    /// The member's place in the group now; take it anew after each assignment.
+    pub fn group_metadata(&self) -> Result<GroupMetadata, Error> {
+        let metadata = self.client.group_metadata();
+        metadata.map(|inner| GroupMetadata(Arc::new(inner))).ok_or_else(|| Error::Client {
+            client: "source",
+            reason: "it has no group".to_owned(),
+        })
+    }
+
+    /// Unsubscribes, waits until the revocation has been served, and leaves the group. The listener is let go.
+    pub fn leave(&self, timeout: Duration) -> Result<(), Error> {
+        let start = Instant::now();
+        self.client.unsubscribe();
+        while self.client.context().is_assigned() {
+            let left = timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Err(Error::Timeout { what: "leaving the group".to_owned(), after: timeout });
+            }
+            self.poll(left.min(Duration::from_millis(50)))?;
+        }
+        self.client.context().forget_listener();
+        Ok(())
+    }
+
+    /// Why the broker cannot be reached now, or which topic is missing; `None` once it answers again.
+    pub fn connection_error(&self) -> Option<String> {
+        self.client.context().connection.error()
+    }
+}
+
+/// One partition of the group's answer.
+fn committed(answer: &TopicPartitionList, partition: &TopicPartition) -> Result<Committed, Error> {
+    let element = answer.find_partition(&partition.topic, partition.partition);
+    let Some(element) = element else {
+        return Ok(Committed { partition: partition.clone(), offset: None, metadata: String::new() });
+    };
+    if let Err(error) = element.error() {
+        return Err(match error.rdkafka_error_code() {
+            Some(code) if is_missing(code) => Error::Missing { name: partition.to_string() },
+            _ => Error::request(format!("committed offset of {partition}"), &error),
+        });
+    }
+    let offset = match element.offset() {
+        Offset::Offset(offset) => Some(offset),
+        _ => None,
+    };
+    Ok(Committed { partition: partition.clone(), offset, metadata: element.metadata().to_owned() })
+}

@@ -1,0 +1,3 @@
+//! End-to-end tests, on a real broker.
+
+mod kafka;
