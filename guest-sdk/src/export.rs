@@ -96,8 +96,8 @@ macro_rules! __export {
         $(views: [$($view:expr),* $(,)?] $(,)?)?
     ) => {
         const _: () = {
-            /// The plugin, as its exports see it.
-            struct Plugin;
+            /// The plugin, as its exports see it. Natively nothing is exported: the names mean something to wasm only.
+            enum Plugin {}
 
             /// The functions of this instance, made when it starts.
             static FUNCTIONS: ::std::sync::OnceLock<$crate::export::Functions> = ::std::sync::OnceLock::new();
@@ -138,7 +138,11 @@ macro_rules! __export {
                 }
             }
 
+            #[cfg(target_arch = "wasm32")]
             $crate::bindings::plugin::export_plugin!(Plugin with_types_in $crate::bindings::plugin);
+            // So that natively, too, all that the plugin consists of counts as used.
+            #[cfg(not(target_arch = "wasm32"))]
+            const _: $crate::export::Lifecycle = $crate::export::lifecycle::<Plugin>();
             $($crate::__export_joiners! { $($joiner),* })?
             $($crate::__export_aggregators! { $($State),* })?
             $($crate::__export_transformers! { $($transformer),* })?
@@ -160,6 +164,7 @@ macro_rules! __export_joiners {
                 $crate::export::started(&FUNCTIONS).join(function, &pairs)
             }
         }
+        #[cfg(target_arch = "wasm32")]
         $crate::bindings::joiner::export_joiner!(Plugin with_types_in $crate::bindings::joiner);
     };
 }
@@ -177,6 +182,7 @@ macro_rules! __export_aggregators {
                 $crate::export::started(&FUNCTIONS).fold(every, &runs)
             }
         }
+        #[cfg(target_arch = "wasm32")]
         $crate::bindings::aggregator::export_aggregator!(Plugin with_types_in $crate::bindings::aggregator);
     };
 }
@@ -194,6 +200,7 @@ macro_rules! __export_transformers {
                 $crate::export::started(&FUNCTIONS).transform(function, &records)
             }
         }
+        #[cfg(target_arch = "wasm32")]
         $crate::bindings::transformer::export_transformer!(Plugin with_types_in $crate::bindings::transformer);
     };
 }
@@ -211,6 +218,7 @@ macro_rules! __export_views {
                 $crate::export::started(&FUNCTIONS).answer(function, request)
             }
         }
+        #[cfg(target_arch = "wasm32")]
         $crate::bindings::view::export_view!(Plugin with_types_in $crate::bindings::view);
     };
 }
@@ -339,6 +347,14 @@ impl Functions {
         let Some(Entry::View(view)) = self.get(function) else { broken("the id of a function that is no view") };
         answer_raw(view.as_ref(), request)
     }
+}
+
+/// What every plugin exports.
+pub type Lifecycle = (fn() -> Description, fn(String) -> Result<(), String>);
+
+/// What `P` would export on wasm.
+pub const fn lifecycle<P: crate::bindings::lifecycle::Guest>() -> Lifecycle {
+    (P::describe, P::init)
 }
 
 /// Answers `describe`.

@@ -34,8 +34,9 @@ fn write(level: Level, message: &str) {
     }
 }
 
-/// Sends each panic's message and place to the host's log: the trap that follows tells neither.
-pub(crate) fn report_panics() {
+/// Sends each panic's message and place to the host's log: the trap that follows tells neither. [`export!`](crate::export)
+/// does it; a guest that exports its interfaces by itself calls it when it is described and started.
+pub fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {
         // What the host recognises (`wit/`, interface `log`).
         error(&format!("panic: {}", describe(panic)));

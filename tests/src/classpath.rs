@@ -54,7 +54,9 @@ pub fn cache_dir() -> Result<PathBuf> {
 /// A program that cannot be started, with the way to get it.
 pub fn missing(program: &str, package: &str, error: io::Error) -> anyhow::Error {
     if error.kind() == io::ErrorKind::NotFound {
-        anyhow::anyhow!("the tests need '{program}' for a real Kafka broker: `make test` installs it, or install {package}")
+        anyhow::anyhow!(
+            "the tests need '{program}' for a real Kafka broker: `make test` installs it, or install {package}"
+        )
     } else {
         anyhow::Error::from(error).context(format!("start {program}"))
     }

@@ -56,11 +56,7 @@ impl TransactionalProducer {
     /// Adds the group's offsets (the next ones to process) and their metadata to the transaction. Waits for the answer, at
     /// most for what is left of `transaction.timeout.ms`. A member that the group has gone on without is refused
     /// ([`Error::is_stale_member`]).
-    pub fn send_offsets(
-        &self,
-        offsets: &[(TopicPartition, i64, String)],
-        group: &GroupMetadata,
-    ) -> Result<(), Error> {
+    pub fn send_offsets(&self, offsets: &[(TopicPartition, i64, String)], group: &GroupMetadata) -> Result<(), Error> {
         let mut list = TopicPartitionList::with_capacity(offsets.len());
         for (partition, offset, metadata) in offsets {
             let mut element = list.add_partition(&partition.topic, partition.partition);
@@ -70,6 +66,16 @@ impl TransactionalProducer {
         }
         let result = self.outbox.producer().send_offsets_to_transaction(&list, group.inner(), Timeout::Never);
         result.map_err(|error| self.error("adding offsets", &error))
+    }
+
+    /// Waits until all records are delivered; the first that was not is the error. What follows in the transaction is the
+    /// caller's: after this, `take_delivered` is complete.
+    pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
+        self.outbox.drain(timeout)?;
+        match self.outbox.unusable().or_else(|| self.outbox.take_failure()) {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
     }
 
     /// Waits until all records are delivered, then commits. Fails with the first delivery failure or a time-out while the

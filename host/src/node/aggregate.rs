@@ -63,6 +63,10 @@ pub(super) fn run<I: Inputs>(
             if every {
                 record.value = folded.states.get_mut(index).and_then(Option::take);
                 result.push(Item { origin: item.origin, record: record.clone() });
+                if record.value.is_none() {
+                    // A state that begins anew has seen nothing yet.
+                    timestamp = i64::MIN;
+                }
             }
             last = Some(Item { origin: item.origin, record });
         }

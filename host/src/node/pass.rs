@@ -83,7 +83,9 @@ pub struct Pass<'a, I: Inputs> {
     pub dead_letters: Option<&'a std::sync::Arc<str>>,
     /// Topic names, shared by outputs: by index in the plan's nodes.
     pub sink_topics: &'a [Option<std::sync::Arc<str>>],
-    /// What the batch does.
+    /// Records for topics so far, each with the place in the batch of the record that caused it.
+    pub outputs: Vec<(usize, Output)>,
+    /// What the batch does otherwise.
     pub effects: Effects,
 }
 
@@ -98,6 +100,14 @@ impl<I: Inputs> Pass<'_, I> {
         self.through(Vec::new(), Some(emitted))
     }
 
+    /// What the batch does, its outputs in order.
+    pub fn finish(mut self) -> Effects {
+        // Nodes ran one after another; a reader of a topic sees records in the order of what caused them.
+        self.outputs.sort_by_key(|(origin, _)| *origin);
+        self.effects.outputs = self.outputs.into_iter().map(|(_, output)| output).collect();
+        self.effects
+    }
+
     /// Runs every node on what its inputs gave.
     fn through(&mut self, sources: Vec<Vec<Item>>, emitted: Option<Vec<Emitted>>) -> Result<(), BatchFailure> {
         let plan = self.plan;
@@ -107,7 +117,6 @@ impl<I: Inputs> Pass<'_, I> {
                 *slot = emission.items;
             }
         }
-        let mut outputs: Vec<(usize, Output)> = Vec::new();
         for (index, node) in plan.nodes.iter().enumerate() {
             let gathered: Vec<(usize, Item)> = gather(&node.inputs, &sources, &made);
             if gathered.is_empty() {
@@ -129,7 +138,7 @@ impl<I: Inputs> Pass<'_, I> {
                     let Some(Some(topic)) = self.sink_topics.get(index) else { continue };
                     for (_, item) in items {
                         self.check_size(item.origin, topic, &item.record)?;
-                        outputs.push((item.origin, Output { topic: topic.clone(), record: item.record }));
+                        self.outputs.push((item.origin, Output { topic: topic.clone(), record: item.record }));
                     }
                     Vec::new()
                 }
@@ -138,9 +147,6 @@ impl<I: Inputs> Pass<'_, I> {
                 slot.extend(result);
             }
         }
-        // Sinks ran one after another; a reader of one topic sees records in the order of what caused them.
-        outputs.sort_by_key(|(origin, _)| *origin);
-        self.effects.outputs.extend(outputs.into_iter().map(|(_, output)| output));
         Ok(())
     }
 
@@ -212,7 +218,7 @@ impl<I: Inputs> Pass<'_, I> {
         ] {
             record.headers.push(Header { name: name.into(), value: Some(Bytes::from(value)) });
         }
-        self.effects.outputs.push(Output { topic: topic.clone(), record });
+        self.outputs.push((origin, Output { topic: topic.clone(), record }));
     }
 
     /// Entries of the table that a join looks up.

@@ -133,6 +133,14 @@ pub enum StoreOrigin {
 }
 
 impl StoreOrigin {
+    /// What it is called for people: `table` or `aggregate`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Table { .. } => "table",
+            Self::Changelog { .. } => "aggregate",
+        }
+    }
+
     /// The topic that the store is restored from.
     pub fn topic(&self) -> &str {
         match self {

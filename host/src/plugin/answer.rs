@@ -24,12 +24,10 @@ pub(super) enum BadAnswer {
     #[error("its answer's fields are wrong: {0}")]
     Fields(#[from] BadFields),
     /// Refusals out of order or of records that were not there.
-    #[error("it refuses record {index} after record {after:?} of {records}: indices must rise and exist")]
+    #[error("it refuses record {index} of a call with {records}: indices must rise and exist")]
     Refused {
         /// The index refused.
         index: u32,
-        /// The refusal before it.
-        after: Option<u32>,
         /// Records of the call.
         records: usize,
     },
@@ -90,7 +88,7 @@ impl Refusals {
         for &types::Refusal { index, .. } in &refused {
             let exists = usize::try_from(index).is_ok_and(|index| index < records);
             if !exists || after.is_some_and(|after| after >= index) {
-                return Err(BadAnswer::Refused { index, after, records });
+                return Err(BadAnswer::Refused { index, records });
             }
             after = Some(index);
         }

@@ -124,6 +124,7 @@ impl Contract {
             }
             self.compare(resolve, export, interface_diff::exported, problems);
         }
+        kinds.sort_unstable();
         if !lifecycle {
             problems.push(format!("it lacks weir:plugin/lifecycle ('describe' and 'init'); {}", self.must_export()));
         } else if kinds.is_empty() {

@@ -157,6 +157,7 @@ impl RebalanceListener for Assignment {
             }
         }
         instance.prober.watch(assigned.iter().map(|(partition, _)| partition.clone()));
+        instance.counters.rebalances.inc();
         instance.shared.assigned.store(true, std::sync::atomic::Ordering::SeqCst);
         assigned
     }

@@ -40,6 +40,8 @@ pub(super) struct Committer {
     transactional_id: String,
     /// The producer; `None`: none that works.
     producer: Option<TransactionalProducer>,
+    /// A producer that has not reached its coordinator yet.
+    connecting: Option<TransactionalProducer>,
     /// For outputs under at-least-once.
     outputs: Option<OutputProducer>,
     /// Whether a transaction is open.
@@ -59,7 +61,15 @@ impl Committer {
                 super::Error::Kafka { doing: "cannot make a producer for outputs".to_owned(), source }
             })?),
         };
-        Ok(Self { instance, transactional_id: id, producer: None, outputs, open: false, commit: CommitId::default() })
+        Ok(Self {
+            instance,
+            transactional_id: id,
+            producer: None,
+            connecting: None,
+            outputs,
+            open: false,
+            commit: CommitId::default(),
+        })
     }
 
     /// Whether there is a producer that works.
@@ -69,8 +79,15 @@ impl Committer {
 
     /// Makes a producer and ends what its predecessor left open. Waits for some seconds at most.
     pub(super) fn connect(&mut self) -> Result<(), kafka::Error> {
-        let producer = TransactionalProducer::new(&self.instance.settings, &self.transactional_id)?;
-        producer.init(INIT_TIMEOUT)?;
+        let producer = match self.connecting.take() {
+            Some(producer) => producer,
+            None => TransactionalProducer::new(&self.instance.settings, &self.transactional_id)?,
+        };
+        if let Err(error) = producer.init(INIT_TIMEOUT) {
+            // What timed out goes on in the background, and the next call takes it up again.
+            self.connecting = Some(producer).filter(|_| error.is_retriable());
+            return Err(error);
+        }
         self.producer = Some(producer);
         self.open = false;
         self.commit = CommitId { producer: uuid::Uuid::new_v4().simple().to_string(), number: 0 };

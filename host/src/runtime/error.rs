@@ -1,6 +1,6 @@
 //! Why an instance cannot start, or ends.
 
-use crate::{kafka, plan, registry, store};
+use crate::{kafka, plan, plugin, registry, store};
 
 /// An instance that cannot start, or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +47,9 @@ pub enum Error {
     /// The state folder or a store failed.
     #[error("state")]
     Store(#[from] store::Error),
+    /// Plugins cannot run on this machine.
+    #[error("plugins cannot run here")]
+    Engine(#[from] plugin::Error),
     /// The plugins could not be loaded.
     #[error("plugins")]
     Registry(#[from] registry::Error),

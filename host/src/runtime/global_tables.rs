@@ -142,7 +142,7 @@ fn run(instance: &Instance, mut tables: Vec<Table>) -> Result<(), Error> {
 
 /// Publishes the tables' status.
 fn publish(instance: &Instance, tables: &[Table], now: Instant) {
-    let statuses = tables.iter().map(|table| table.status(now)).collect();
+    let statuses = tables.iter().map(|table| table.status(instance.clock(now))).collect();
     *instance.shared.global_tables.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = statuses;
 }
 
@@ -169,11 +169,11 @@ impl Table {
             self.stores.clear(ROWS).map_err(|error| self.error(&error))?;
             self.checkpoint = Checkpoint::default();
         }
-        let now = Instant::now();
+        let now = instance.clock(Instant::now());
         let mut starts = Vec::new();
         for (feed, range) in self.feeds.iter_mut().zip(&ranges) {
             let start = self.checkpoint.tables.get(&feed.partition).copied().unwrap_or(range.begin);
-            let mut progress = Progress::new(self.plan.name.clone(), feed.partition.clone(), start, now);
+            let mut progress = Progress::new(&self.plan.name, feed.partition.clone(), start, now);
             progress.log_range(range.begin, range.end);
             feed.progress = Some(progress);
             starts.push((feed.partition.clone(), start));
@@ -258,7 +258,7 @@ impl Table {
     }
 
     /// What `/v1/status` says of it.
-    fn status(&self, now: Instant) -> TableStatus {
+    fn status(&self, now: Duration) -> TableStatus {
         TableStatus {
             table: self.plan.name.clone(),
             rows: self.stores.entries(ROWS).0,

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::Guarantee;
 use crate::kafka::{ClientSettings, SourceConsumer, TableReader};
@@ -50,10 +50,12 @@ pub(super) struct Instance {
     pub(super) plan: Arc<Plan>,
     /// Settings.
     pub(super) options: Options,
+    /// When it started: the clock of progress reports counts from here.
+    pub(super) started: Instant,
     /// Settings of Kafka clients.
     pub(super) settings: ClientSettings,
     /// The state folder.
-    pub(super) state_dir: StateDir,
+    pub(super) state_dir: Arc<StateDir>,
     /// Memory of all stores.
     pub(super) resources: Resources,
     /// The group member.
@@ -83,6 +85,11 @@ impl Instance {
     pub(super) fn barrier<T>(&self, look: impl FnOnce(&mut Barrier) -> T) -> T {
         let mut barrier = self.barrier.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         look(&mut barrier)
+    }
+
+    /// Time since the start.
+    pub(super) fn clock(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
     }
 
     /// The transactional id of stream thread `index`: the same in every run on this state folder.
@@ -120,7 +127,7 @@ impl Instance {
         });
         let plugins = self.plugins.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match (function, plugins.as_ref()) {
-            (Some(function), Some(set)) => set.state_version(function),
+            (Some(function), Some(set)) => set.state_type(function).map_or(0, |state| state.version),
             _ => 0,
         }
     }

@@ -15,6 +15,7 @@ mod assignment;
 mod committer;
 mod error;
 mod event;
+mod feed;
 mod global_tables;
 mod handle;
 mod instance;

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{self, OffsetReset};
-use crate::plan::{BarrierPlan, BarrierScope, OnTimeout};
+use crate::config::OffsetReset;
 use crate::task;
 use crate::topology::Topology;
 
@@ -52,7 +51,6 @@ impl Memory {
 /// The options of an instance of this topology.
 pub(super) fn options(topology: &Topology, memory: Memory) -> Options {
     let app = &topology.app;
-    let barrier = &topology.barrier;
     let max_record_bytes = topology
         .kafka
         .get("message.max.bytes")
@@ -68,18 +66,7 @@ pub(super) fn options(topology: &Topology, memory: Memory) -> Options {
         fetch_bytes: memory.fetched,
         probe_interval: Duration::from_secs(1),
         persist_interval: Duration::from_secs(30),
-        barrier: BarrierPlan {
-            scope: match barrier.scope {
-                config::BarrierScope::Off => BarrierScope::Off,
-                config::BarrierScope::Task => BarrierScope::Task,
-                config::BarrierScope::Instance => BarrierScope::Instance,
-            },
-            timeout: barrier.timeout,
-            on_timeout: match barrier.on_timeout {
-                config::OnTimeout::Fail => OnTimeout::Fail,
-                config::OnTimeout::Proceed => OnTimeout::Proceed,
-            },
-        },
+        barrier: topology.barrier.clone(),
         task: task::Options { max_record_bytes, ..task::Options::default() },
         start_at_end: app.offset_reset == OffsetReset::Latest,
         close_timeout: Duration::from_secs(60),

@@ -1,11 +1,10 @@
 //! What must be true of the cluster before an instance starts: topics that exist, counts that fit, internal topics made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::kafka::{self, NewTopic, TopicAdmin};
-use crate::plan::{self, Plan};
-use crate::registry;
+use crate::plan::{self, Plan, StoreOrigin};
 
 use super::Error;
 use super::instance::Shared;
@@ -53,18 +52,19 @@ pub(super) fn check(
     cluster: Cluster,
     shared: &Shared,
 ) -> Result<Option<Counts>, Error> {
-    let external = plan.external_topics();
+    let external: BTreeSet<&str> = plan.source_topics().chain(plan.output_topics()).collect();
+    let external: Vec<&str> = external.into_iter().collect();
     let Some(counts) = existing(&external, admin, shared)? else { return Ok(None) };
     plan::tasks(plan, &counts)?;
     warn_of_retention(plan, admin, cluster);
-    let internal = plan::internal_topics(plan, &counts);
-    let mut wanted: Vec<NewTopic> = internal
+    let mut internal = plan::internal_topics(plan, &counts);
+    if cluster == Cluster::Kafka {
+        internal.push(plan::registry_topic(&plan.app_id));
+    }
+    let wanted: Vec<NewTopic> = internal
         .into_iter()
         .map(|topic| NewTopic { name: topic.name, partitions: topic.partitions, config: topic.config })
         .collect();
-    if cluster == Cluster::Kafka {
-        wanted.push(registry::topic(&plan.app_id));
-    }
     let names: Vec<&str> = wanted.iter().map(|topic| topic.name.as_str()).collect();
     let Some(found) = until_answered(shared, || admin.partition_counts(&names, QUESTION))? else { return Ok(None) };
     let mut missing = Vec::new();
@@ -120,7 +120,11 @@ fn warn_of_retention(plan: &Plan, admin: &TopicAdmin, cluster: Cluster) {
     if cluster == Cluster::Embedded {
         return;
     }
-    for topic in plan.table_topics() {
+    let tables = plan.subtopologies.iter().flat_map(|part| &part.stores).filter_map(|store| match &store.origin {
+        StoreOrigin::Table { topic } => Some(topic.as_str()),
+        StoreOrigin::Changelog { .. } => None,
+    });
+    for topic in tables.chain(plan.global_tables.iter().map(|table| table.topic.as_str())) {
         if let Ok(Some(policy)) = admin.cleanup_policy(topic, QUESTION)
             && policy != "compact"
         {

@@ -248,6 +248,7 @@ impl StreamThread {
             }
             None => {
                 tracing::warn!("{}: the last commit did not go through; its records are processed again", self.name);
+                self.instance.counters.commits.failed.inc();
                 self.rewind();
             }
         }
@@ -263,7 +264,7 @@ impl StreamThread {
                 seek.extend(task.rewind(now));
             }
         }
-        if let Err(error) = self.instance.source.seek(&seek) {
+        if let Err(error) = self.instance.source.seek(&seek, COMMITTED_TIMEOUT) {
             let reason = super::chain(&error);
             for task in self.tasks.values_mut() {
                 task.fail(format!("cannot go back to the last commit: {reason}"));
@@ -278,7 +279,7 @@ impl StreamThread {
         let mut failed = None;
         for task in self.tasks.values_mut() {
             let mut ask = asker(&self.instance, self.index);
-            match task.turn(&mut self.logic, generation, &self.waker, &mut ask, now) {
+            match task.turn(&mut self.logic, generation, &mut ask, now) {
                 Turn::Idle => {}
                 Turn::Busy(outputs) => {
                     busy = true;
@@ -301,7 +302,7 @@ impl StreamThread {
         for task in self.tasks.values_mut() {
             if matches!(task.state(), TaskState::Created | TaskState::Restoring) {
                 let mut ask = asker(&self.instance, self.index);
-                task.turn(&mut self.logic, generation, &self.waker, &mut ask, now);
+                task.turn(&mut self.logic, generation, &mut ask, now);
             }
         }
     }
@@ -324,6 +325,7 @@ impl StreamThread {
     fn swap(&mut self) {
         let Some(plugins) = self.next_plugins.take() else { return };
         tracing::info!("{}: plugins of generation {}", self.name, plugins.generation());
+        self.instance.counters.swaps.inc();
         self.logic = plugins.logic();
         self.plugins = plugins;
         for task in self.tasks.values_mut() {
@@ -355,10 +357,11 @@ impl StreamThread {
         match self.committer.commit(&self.tasks, self.plugins.generation()) {
             Ok((commit, positions)) => {
                 self.apply(&commit, &positions);
-                self.instance.counters.commit(now.elapsed());
+                self.instance.counters.commits.durations.observe(now.elapsed());
                 true
             }
             Err((error, attempt)) => {
+                self.instance.counters.commits.unknown.inc();
                 self.unresolved = Some(attempt);
                 self.next_connect = Instant::now();
                 self.tell("the commit failed", &error);

@@ -9,8 +9,8 @@ use crate::kafka::{
     self, ClientSettings, LogEnds, SourceConsumer, TableReader, TopicAdmin, TopicLog, TransactionalProducer,
 };
 use crate::model::InstanceState;
-use crate::plan::Plan;
-use crate::plugin::{Engine, Limits, PluginSpec, Wanted};
+use crate::plan::{FunctionKind, NodeKind, Plan};
+use crate::plugin::{Engine, Kind, Limits, PluginSpec, Wanted};
 use crate::registry::{self, InProcessLog, Registry, RegistryOptions};
 use crate::store::{Resources, StateDir};
 use crate::telemetry::Counters;
@@ -47,19 +47,18 @@ pub enum Cluster {
 /// Starts an instance. Returns at once, with the state folder locked; everything else happens on its own threads.
 pub fn start(topology: &Topology, cluster: Cluster) -> Result<Arc<Handle>, Error> {
     let plan = Arc::new(Plan::resolve(topology));
-    let state_dir = StateDir::open(&topology.state.dir, &plan.app_id)?;
+    let state_dir = Arc::new(StateDir::open(&topology.state.dir, &plan.app_id)?);
     let catalog = Arc::new(Catalog::new(kafka::partition_for_key));
     for part in &plan.subtopologies {
         for store in &part.stores {
-            let kind = if part.is_table(&store.name) { "table" } else { "aggregate" };
-            catalog.declare(&store.name, kind, 1);
+            catalog.declare(&store.name, store.origin.kind(), 1);
         }
     }
     for table in &plan.global_tables {
         catalog.declare(&table.name, "global-table", 0);
     }
     let shared = Arc::new(Shared::default());
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(joins(&plan), topology.plugins.keys().cloned()));
     let activation = Activation::new(Arc::clone(&catalog));
     let registry = Arc::new(OnceLock::new());
     let instance = state_dir.instance_id().to_owned();
@@ -83,7 +82,7 @@ pub fn start(topology: &Topology, cluster: Cluster) -> Result<Arc<Handle>, Error
         app: plan.app_id.clone(),
         instance,
         guarantee: topology.app.guarantee,
-        topology: crate::plan::describe_json(&plan, topology),
+        topology: crate::plan::describe_json(&plan, topology, None),
         catalog,
         shared,
         counters,
@@ -102,7 +101,7 @@ struct Start {
     /// The topology.
     topology: Topology,
     /// The state folder, locked.
-    state_dir: StateDir,
+    state_dir: Arc<StateDir>,
     /// Stores that are open.
     catalog: Arc<Catalog>,
     /// What the outside sees.
@@ -152,8 +151,7 @@ impl Start {
         for part in &self.plan.subtopologies {
             for store in &part.stores {
                 if let Some(partitions) = part.sources.first().and_then(|source| counts.get(&source.topic)) {
-                    let kind = if part.is_table(&store.name) { "table" } else { "aggregate" };
-                    self.catalog.declare(&store.name, kind, *partitions);
+                    self.catalog.declare(&store.name, store.origin.kind(), *partitions);
                 }
             }
         }
@@ -178,7 +176,7 @@ impl Start {
 
     /// Reads the registry and activates what it says.
     fn start_registry(&self, settings: &ClientSettings) -> Result<Arc<Registry>, Error> {
-        let engine = Arc::new(Engine::new().map_err(registry::Error::from)?);
+        let engine = Arc::new(Engine::new()?);
         let mut specs = Vec::new();
         let mut files = std::collections::BTreeMap::new();
         for (name, options) in &self.topology.plugins {
@@ -193,10 +191,16 @@ impl Start {
             .map(|function| Wanted {
                 plugin: function.plugin.clone(),
                 function: function.function.clone(),
-                kind: function.kind.into(),
+                kind: kind(function.kind),
             })
             .collect();
-        let options = RegistryOptions { plugins: specs, wanted, cache_dir: self.state_dir.plugin_dir(), files };
+        let options = RegistryOptions {
+            plugins: specs,
+            wanted,
+            cache_dir: self.state_dir.plugin_dir(),
+            files,
+            instance: self.state_dir.instance_id().to_owned(),
+        };
         let activation = Arc::clone(&self.activation);
         let activated = Box::new(move |set| activation.activate(set));
         let registry = match self.cluster {
@@ -210,7 +214,8 @@ impl Start {
                     TopicLog::open(settings, &topic, OPEN_LOG)
                         .map_err(|source| kafka_error("cannot open the registry's topic", source))
                 };
-                Registry::start(Box::new(open()?), Box::new(open()?), engine, options, activated)?
+                let (log, writer) = (Box::new(open()?), Box::new(open()?));
+                Registry::start(log, writer, engine, options, activated)?
             }
         };
         Ok(registry)
@@ -247,7 +252,8 @@ impl Start {
             mailboxes: OnceLock::new(),
             globals: OnceLock::new(),
             plugins: Mutex::new(self.activation.current()),
-            state_dir: self.state_dir.clone(),
+            state_dir: Arc::clone(&self.state_dir),
+            started: Instant::now(),
         });
         assignment.attach(&instance);
         end_left_transactions(&instance);
@@ -285,7 +291,7 @@ impl Running {
         let shared = &self.instance.shared;
         while !shared.is_stopping() {
             self.instance.source.poll(POLL).map_err(|e| kafka_error("the source consumer cannot go on", e))?;
-            self.instance.reader.poll(Duration::ZERO);
+            self.instance.reader.poll(Duration::ZERO).map_err(|e| kafka_error("the table reader cannot go on", e))?;
             shared.set_trouble("broker", self.instance.source.connection_error());
             if let Some((_, thread)) = self.threads.iter().find(|(_, thread)| thread.is_finished()) {
                 let name = thread.thread().name().unwrap_or("stream").to_owned();
@@ -329,6 +335,22 @@ fn end_left_transactions(instance: &Instance) {
         if let Err(error) = ended {
             tracing::warn!(transactional_id = id, "cannot end what an earlier run left open: {}", super::chain(&error));
         }
+    }
+}
+
+/// Names of a plan's joins.
+fn joins(plan: &Plan) -> Vec<String> {
+    let nodes = plan.subtopologies.iter().flat_map(|part| &part.nodes);
+    nodes.filter(|node| matches!(node.kind, NodeKind::Join { .. })).map(|node| node.name.clone()).collect()
+}
+
+/// A function's kind in the plugins' words.
+fn kind(kind: FunctionKind) -> Kind {
+    match kind {
+        FunctionKind::Joiner => Kind::Joiner,
+        FunctionKind::Aggregator => Kind::Aggregator,
+        FunctionKind::Transformer => Kind::Transformer,
+        FunctionKind::View => Kind::View,
     }
 }
 

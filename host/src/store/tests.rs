@@ -273,18 +273,22 @@ fn memory_has_one_number() {
     let budget = 24 << 20;
     let resources = Resources::new(budget);
     let value = "v".repeat(1000);
-    for task in 0..4 {
-        let dir = root.path().join(format!("0_{task}"));
-        let stores = TaskStores::open(&dir, &[on_disk("d")], &resources).unwrap();
-        for part in 0..20 {
+    // All at once, each with more than its share.
+    let tasks: Vec<TaskStores> = (0..4)
+        .map(|task| TaskStores::open(&root.path().join(format!("0_{task}")), &[on_disk("d")], &resources).unwrap())
+        .collect();
+    let mut most = 0;
+    for part in 0..20 {
+        for stores in &tasks {
             let rows: Vec<_> = (0..1000).map(|n| put(0, &format!("{part}-{n}"), Some(&value))).collect();
             stores.commit(&rows, &Checkpoint::default()).unwrap();
             let keys: Vec<Bytes> = rows.into_iter().map(|row| row.key).collect();
             stores.multi_get(StoreIndex(0), &keys).unwrap();
-            // Headroom: buffers that are being written to disk while the next ones fill.
-            assert!(resources.memory_used() <= budget * 5 / 4, "{}", resources.memory_used());
+            most = most.max(resources.memory_used());
         }
     }
+    // Headroom: buffers that are being written to disk while the next ones fill.
+    assert!((budget / 8..=budget * 5 / 4).contains(&most), "{most}");
 }
 
 #[test]

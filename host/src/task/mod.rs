@@ -4,12 +4,16 @@
 //! byte, so that the code below runs in production, in a plugin author's tests and in a simulation.
 
 mod barrier;
+mod below;
 mod commit_metadata;
 mod overlay;
 mod partition_group;
+mod pending;
 mod record_queue;
 mod state;
 mod stream_task;
+#[cfg(test)]
+mod tests;
 
 pub use barrier::Barrier;
 pub use commit_metadata::CommitMetadata;

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::model::{Entry, Logic, Record, StateRead, StateWrite, StoreError, StoreIndex, TaskId, TopicPartition};
-use crate::node::{BatchFailure, Effects, Emitted, Inputs, Item, Output, Pass, PendingEmit, RecordFailure};
-use crate::plan::{Emit, NodeKind, OnError, Plan, SourceKind, SubtopologyPlan, TimePolicy};
+use crate::node::{BatchFailure, Effects, Emitted, Item, Output, Pass, PendingEmit, RecordFailure};
+use crate::plan::{NodeKind, OnError, Plan, SourceKind, SubtopologyPlan, TimePolicy};
 
+use super::below::Below;
+use super::pending::last_of_each;
 use super::{Overlay, PartitionGroup, Picked, RecordQueue};
 
 /// Bounds of a task.
@@ -365,12 +367,11 @@ impl StreamTask {
                     OnError::Fail => return Err(Halt::Record(0, RecordFailure::Call(reason))),
                     OnError::Skip => *self.dropped.entry("failed-call".to_owned()).or_default() += 1,
                     OnError::DeadLetter => {
-                        let mut effects = Effects::default();
-                        self.with_pass(logic, batch, |pass| {
+                        let effects = self.with_pass(logic, batch, |pass| {
                             pass.dead_letter(function, 0, &reason);
-                            effects = std::mem::take(&mut pass.effects);
+                            Ok(())
                         });
-                        self.apply(effects, outputs);
+                        self.apply(effects.unwrap_or_default(), outputs);
                     }
                 }
                 Ok(())
@@ -386,17 +387,25 @@ impl StreamTask {
                 items.push(Item { origin, record: picked.record.clone() });
             }
         }
-        let mut result = Ok(Effects::default());
-        self.with_pass(logic, batch, |pass| {
-            result = pass.run(sources).map(|()| std::mem::take(&mut pass.effects));
-        });
-        result
+        self.with_pass(logic, batch, |pass| pass.run(sources))
     }
 
-    /// Makes a pass over this task's state for `batch`.
-    fn with_pass(&self, logic: &mut dyn Logic, batch: &[Picked], act: impl FnOnce(&mut Pass<'_, Below<'_>>)) {
-        let Some(plan) = self.part() else { return };
-        let below = Below { task: self, batch };
+    /// Makes a pass over this task's state for `batch`; what it does is the result.
+    fn with_pass(
+        &self,
+        logic: &mut dyn Logic,
+        batch: &[Picked],
+        act: impl FnOnce(&mut Pass<'_, Below<'_>>) -> Result<(), BatchFailure>,
+    ) -> Result<Effects, BatchFailure> {
+        let Some(plan) = self.part() else { return Ok(Effects::default()) };
+        let below = Below {
+            overlay: &self.overlay,
+            stores: self.stores.as_ref(),
+            globals: &self.globals,
+            topics: &self.topics,
+            partition: self.id.partition,
+            batch,
+        };
         let mut pass = Pass {
             plan,
             functions: &self.plan.functions,
@@ -405,9 +414,11 @@ impl StreamTask {
             max_record_bytes: self.options.max_record_bytes,
             dead_letters: self.dead_letters.as_ref(),
             sink_topics: &self.sink_topics,
+            outputs: Vec::new(),
             effects: Effects::default(),
         };
-        act(&mut pass);
+        act(&mut pass)?;
+        Ok(pass.finish())
     }
 
     /// Applies what a batch does, all of it.
@@ -439,11 +450,7 @@ impl StreamTask {
             return Ok(Vec::new());
         }
         let emitted = self.take_pending()?;
-        let mut result = Ok(Effects::default());
-        self.with_pass(logic, &[], |pass| {
-            result = pass.emit(emitted).map(|()| std::mem::take(&mut pass.effects));
-        });
-        let effects = result.map_err(|failure| match failure {
+        let effects = self.with_pass(logic, &[], |pass| pass.emit(emitted)).map_err(|failure| match failure {
             BatchFailure::Store(source) => TaskError::Store { task: self.id, source },
             BatchFailure::Record { failure, .. } => TaskError::Emit { task: self.id, failure },
             BatchFailure::Call { failure, .. } => {
@@ -457,41 +464,18 @@ impl StreamTask {
 
     /// The states to hand on: the last of each key, in the order of first changes.
     fn take_pending(&mut self) -> Result<Vec<Emitted>, TaskError> {
-        let mut last: BTreeMap<usize, hashbrown::HashMap<Bytes, usize>> = BTreeMap::new();
-        let mut by_node: BTreeMap<usize, Vec<PendingEmit>> = BTreeMap::new();
-        for pending in std::mem::take(&mut self.pending) {
-            let of_node = by_node.entry(pending.node).or_default();
-            match last.entry(pending.node).or_default().entry(pending.key.clone()) {
-                hashbrown::hash_map::Entry::Occupied(at) => {
-                    if let Some(slot) = of_node.get_mut(*at.get()) {
-                        *slot = pending;
-                    }
-                }
-                hashbrown::hash_map::Entry::Vacant(at) => {
-                    at.insert(of_node.len());
-                    of_node.push(pending);
-                }
-            }
-        }
         let mut emitted = Vec::new();
-        for (node, keys) in by_node {
-            let Some(NodeKind::Aggregate { store, emit: Emit::Commit, .. }) =
-                self.part().and_then(|part| part.nodes.get(node)).map(|node| node.kind.clone())
-            else {
-                continue;
-            };
+        for (node, keys) in last_of_each(std::mem::take(&mut self.pending)) {
+            let kind = self.part().and_then(|part| part.nodes.get(node)).map(|node| &node.kind);
+            let Some(NodeKind::Aggregate { store, .. }) = kind else { continue };
+            let store = *store;
             let mut items = Vec::with_capacity(keys.len());
             for (origin, pending) in keys.into_iter().enumerate() {
                 let entry =
                     self.entry(store, &pending.key).map_err(|source| TaskError::Store { task: self.id, source })?;
                 let timestamp = entry.as_ref().map_or(0, |entry| entry.timestamp);
-                let record = Record {
-                    key: Some(pending.key),
-                    value: entry.map(|entry| entry.value),
-                    timestamp,
-                    offset: 0,
-                    headers: pending.headers,
-                };
+                let value = entry.map(|entry| entry.value);
+                let record = Record { key: Some(pending.key), value, timestamp, offset: 0, headers: pending.headers };
                 items.push(Item { origin, record });
             }
             emitted.push(Emitted { node, items });
@@ -510,56 +494,4 @@ impl StreamTask {
 fn row(record: Record) -> Option<(Bytes, Option<Entry>)> {
     let Record { key, value, timestamp, .. } = record;
     Some((key?, value.map(|value| Entry { timestamp, version: 0, value })))
-}
-
-/// What a batch's nodes look up: the overlay over the stores.
-struct Below<'a> {
-    /// The task.
-    task: &'a StreamTask,
-    /// The batch.
-    batch: &'a [Picked],
-}
-
-impl Inputs for Below<'_> {
-    fn entries(&self, store: StoreIndex, keys: &[Bytes]) -> Result<Vec<Option<Entry>>, StoreError> {
-        let mut found: Vec<Option<Entry>> = vec![None; keys.len()];
-        let mut missing: Vec<Bytes> = Vec::with_capacity(keys.len());
-        let mut places: Vec<usize> = Vec::with_capacity(keys.len());
-        for (at, (key, slot)) in keys.iter().zip(&mut found).enumerate() {
-            match self.task.overlay.get(store, key) {
-                Some(entry) => *slot = entry.cloned(),
-                None => {
-                    missing.push(key.clone());
-                    places.push(at);
-                }
-            }
-        }
-        if !missing.is_empty() {
-            let entries = self.task.stores.multi_get(store, &missing)?;
-            for (at, entry) in places.into_iter().zip(entries) {
-                if let Some(slot) = found.get_mut(at) {
-                    *slot = entry;
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    fn global(&self, table: usize, keys: &[Bytes]) -> Result<Vec<Option<Entry>>, StoreError> {
-        match self.task.globals.get(table) {
-            Some(rows) => rows.multi_get(StoreIndex(0), keys),
-            None => Err(StoreError { store: format!("global table {table}"), reason: "not open".to_owned() }),
-        }
-    }
-
-    fn origin(&self, origin: usize) -> (&str, i32, &Record) {
-        static NONE: Record = Record { key: None, value: None, timestamp: 0, offset: 0, headers: Vec::new() };
-        match self.batch.get(origin) {
-            Some(picked) => {
-                let topic = self.task.topics.get(picked.source).map_or("", |topic| topic.as_ref());
-                (topic, self.task.id.partition, &picked.record)
-            }
-            None => ("", self.task.id.partition, &NONE),
-        }
-    }
 }

@@ -28,9 +28,11 @@ const HOMES: &[(&str, &[&str])] = &[
 
 /// Files that may call `thread::sleep`, with the reason why there is nothing to wait for instead.
 const SLEEPERS: &[(&str, &str)] = &[
+    ("host/src/cli/wait.rs", "another process gets ready and can only be asked"),
     ("host/src/plugin/engine.rs", "the epoch is a clock: it ticks when time has passed, and for no other reason"),
     ("host/src/store/database.rs", "RocksDB tells nobody when another process lets go of its lock"),
     ("tests/src/broker.rs", "another process opens a port, or ends, without telling us"),
+    ("tests/src/wait.rs", "the one place where tests ask other processes again and again"),
 ];
 
 /// The most lines that a file may have, `tests.rs` files aside.

@@ -86,7 +86,7 @@ fn contents(stores: &TaskStores) -> Model {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 100, ..ProptestConfig::default() })]
 
     #[test]
     fn stores_hold_what_plain_maps_hold(steps in proptest::collection::vec(step(), 1..25)) {
