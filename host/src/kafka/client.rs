@@ -12,9 +12,9 @@ use rdkafka::message::Message;
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{Offset, TopicPartitionList};
 
+use super::Error;
 use super::error::{is_connection, is_missing, is_transient};
 use super::source_consumer::RebalanceListener;
-use super::Error;
 use crate::model::TopicPartition;
 
 /// A consumer with Weir's state.

@@ -193,10 +193,7 @@ impl Error {
     /// Another client has taken over our transactional id or group instance id.
     pub fn is_fenced(&self) -> bool {
         self.code().is_some_and(|code| {
-            matches!(
-                code,
-                Code::Fenced | Code::ProducerFenced | Code::InvalidProducerEpoch | Code::FencedInstanceId
-            )
+            matches!(code, Code::Fenced | Code::ProducerFenced | Code::InvalidProducerEpoch | Code::FencedInstanceId)
         })
     }
 
@@ -298,8 +295,5 @@ pub(super) fn is_connection(code: Code) -> bool {
 
 /// Errors that say that a topic or partition is not there.
 pub(super) fn is_missing(code: Code) -> bool {
-    matches!(
-        code,
-        Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicId
-    )
+    matches!(code, Code::UnknownTopicOrPartition | Code::UnknownTopic | Code::UnknownPartition | Code::UnknownTopicId)
 }

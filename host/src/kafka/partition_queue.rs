@@ -111,12 +111,7 @@ impl PartitionQueue {
     /// are taken, but takes at least one. Their bytes share one buffer.
     ///
     /// The waker is called when the queue becomes non-empty, not while it stays so: poll until nothing comes.
-    pub fn poll(
-        &mut self,
-        max_records: usize,
-        max_bytes: usize,
-        into: &mut VecDeque<Record>,
-    ) -> Result<Polled, Error> {
+    pub fn poll(&mut self, max_records: usize, max_bytes: usize, into: &mut VecDeque<Record>) -> Result<Polled, Error> {
         let polled = self.gather(max_records, max_bytes)?;
         if polled.records > 0 || polled.end.is_some() {
             let state = self.client.context();
@@ -339,7 +334,8 @@ impl Message {
 
     /// As [`Record::size`] counts.
     fn size(&self) -> usize {
-        let headers: usize = self.headers().map(|(name, value)| name.count_bytes() + value.map_or(0, <[u8]>::len)).sum();
+        let headers: usize =
+            self.headers().map(|(name, value)| name.count_bytes() + value.map_or(0, <[u8]>::len)).sum();
         self.raw().key_len + self.value().map_or(0, <[u8]>::len) + headers
     }
 }

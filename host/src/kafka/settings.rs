@@ -224,8 +224,13 @@ mod tests {
     fn librdkafka_checks_names_and_values() {
         settings(&[("bootstrap.servers", "localhost:1")]).check().unwrap();
         let error = settings(&[("no.such.property", "1")]).check().unwrap_err();
-        assert_eq!(error.to_string(), "Kafka setting \"no.such.property\": No such configuration property: \"no.such.property\"");
-        assert!(matches!(settings(&[("linger.ms", "soon")]).check(), Err(Error::Setting { key, .. }) if key == "linger.ms"));
+        assert_eq!(
+            error.to_string(),
+            "Kafka setting \"no.such.property\": No such configuration property: \"no.such.property\""
+        );
+        assert!(
+            matches!(settings(&[("linger.ms", "soon")]).check(), Err(Error::Setting { key, .. }) if key == "linger.ms")
+        );
     }
 
     #[test]

@@ -101,10 +101,9 @@ impl SourceConsumer {
     /// The member's place in the group now; take it anew after each assignment.
     pub fn group_metadata(&self) -> Result<GroupMetadata, Error> {
         let metadata = self.client.group_metadata();
-        metadata.map(|inner| GroupMetadata(Arc::new(inner))).ok_or_else(|| Error::Client {
-            client: "source",
-            reason: "it has no group".to_owned(),
-        })
+        metadata
+            .map(|inner| GroupMetadata(Arc::new(inner)))
+            .ok_or_else(|| Error::Client { client: "source", reason: "it has no group".to_owned() })
     }
 
     /// Unsubscribes, waits until the revocation has been served, and leaves the group. The listener is let go.

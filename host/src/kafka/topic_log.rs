@@ -96,10 +96,10 @@ impl TopicLog {
             return Err(failure);
         }
         let delivered = self.outbox.take_delivered();
-        delivered.get(&0).copied().ok_or_else(|| Error::Timeout {
-            what: format!("an append to {}", self.partition),
-            after: self.patience,
-        })
+        delivered
+            .get(&0)
+            .copied()
+            .ok_or_else(|| Error::Timeout { what: format!("an append to {}", self.partition), after: self.patience })
     }
 
     /// The next committed record: offset, key, value. Waits for one, at most for `timeout`.

@@ -56,11 +56,7 @@ impl TransactionalProducer {
     /// Adds the group's offsets (the next ones to process) and their metadata to the transaction. Waits for the answer, at
     /// most for what is left of `transaction.timeout.ms`. A member that the group has gone on without is refused
     /// ([`Error::is_stale_member`]).
-    pub fn send_offsets(
-        &self,
-        offsets: &[(TopicPartition, i64, String)],
-        group: &GroupMetadata,
-    ) -> Result<(), Error> {
+    pub fn send_offsets(&self, offsets: &[(TopicPartition, i64, String)], group: &GroupMetadata) -> Result<(), Error> {
         let mut list = TopicPartitionList::with_capacity(offsets.len());
         for (partition, offset, metadata) in offsets {
             let mut element = list.add_partition(&partition.topic, partition.partition);

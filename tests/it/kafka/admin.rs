@@ -26,9 +26,11 @@ fn topics_are_created_once_and_counted() -> Result<()> {
     assert_eq!(admin.partition_counts(&["admin-a", "admin-b", "admin-c"], PATIENCE)?, [Some(3), Some(2), None]);
     assert_eq!(admin.cleanup_policy("admin-a", PATIENCE)?.as_deref(), Some("compact"));
 
-    let error = admin.create(&[NewTopic { config: vec![("no.such".into(), "1".into())], ..topic("admin-d", 1) }], PATIENCE);
+    let error =
+        admin.create(&[NewTopic { config: vec![("no.such".into(), "1".into())], ..topic("admin-d", 1) }], PATIENCE);
     assert!(error.err().context("created")?.to_string().starts_with("create topic 'admin-d': "));
-    let missing = LogEnds::new(&settings("admin", &bootstrap))?.of(&TopicPartition::new("admin-e", 0), Duration::from_secs(15));
+    let missing =
+        LogEnds::new(&settings("admin", &bootstrap))?.of(&TopicPartition::new("admin-e", 0), Duration::from_secs(15));
     assert!(matches!(missing, Err(Error::Missing { .. })), "{missing:?}");
     Ok(())
 }
@@ -42,7 +44,8 @@ fn a_log_yields_what_was_appended_in_order() -> Result<()> {
     assert_eq!((log.position(), log.end_at_open()), (0, 0));
     assert_eq!(log.append(b"k1", Some(b"one"))?, 0);
     assert_eq!(log.append(b"k2", None)?, 1);
-    let entry = |offset, key: &'static str, value: Option<&'static str>| (offset, Bytes::from(key), value.map(Bytes::from));
+    let entry =
+        |offset, key: &'static str, value: Option<&'static str>| (offset, Bytes::from(key), value.map(Bytes::from));
     assert_eq!(log.next(PATIENCE)?, Some(entry(0, "k1", Some("one"))));
     assert_eq!(log.position(), 1);
     assert_eq!(log.next(PATIENCE)?, Some(entry(1, "k2", None)));

@@ -12,11 +12,7 @@ use weir_tests::topics;
 use super::{Event, Member, PATIENCE, bootstrap, join, locked, settings, wait_until};
 
 /// Polls the members until `done`.
-fn poll_until(
-    what: &str,
-    consumers: &[&Arc<SourceConsumer>],
-    mut done: impl FnMut() -> Result<bool>,
-) -> Result<()> {
+fn poll_until(what: &str, consumers: &[&Arc<SourceConsumer>], mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     wait_until(what, || {
         for consumer in consumers {
             consumer.poll(Duration::from_millis(5))?;
@@ -133,7 +129,8 @@ fn offsets_and_metadata_are_committed_with_the_transaction() -> Result<()> {
     producer.send("offsets-out", Some(0), &record, Some(3))?;
     producer.send("offsets-out", Some(0), &record, Some(4))?;
     let group = member.group_metadata()?;
-    producer.send_offsets(&[(both[0].clone(), 17, "commit 1 ü".to_owned()), (both[1].clone(), 0, String::new())], &group)?;
+    producer
+        .send_offsets(&[(both[0].clone(), 17, "commit 1 ü".to_owned()), (both[1].clone(), 0, String::new())], &group)?;
     producer.commit(PATIENCE)?;
     assert_eq!(producer.take_delivered(), BTreeMap::from([(3, 0), (4, 1)]));
     let committed = member.committed(&both, PATIENCE)?;

@@ -144,7 +144,8 @@ impl RebalanceListener for Follow {
         let (offsets, queues) = thread::scope(|scope| {
             let committed = scope.spawn(|| consumer.committed(&partitions, PATIENCE));
             let queues = scope.spawn(|| {
-                let split = |p: &TopicPartition| consumer.split(p, Arc::clone(&self.waker)).map(|queue| (p.clone(), queue));
+                let split =
+                    |p: &TopicPartition| consumer.split(p, Arc::clone(&self.waker)).map(|queue| (p.clone(), queue));
                 partitions.iter().map(split).collect::<Result<Vec<_>, _>>()
             });
             (committed.join(), queues.join())

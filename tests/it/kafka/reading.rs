@@ -70,7 +70,8 @@ fn every_record_comes_through_its_partitions_own_queue() -> Result<()> {
 fn nulls_empties_and_headers_stay_what_they_are() -> Result<()> {
     let bootstrap = bootstrap()?;
     topics::create(&bootstrap, &[("shapes", 1, &[])])?;
-    let header = |name: &str, value: Option<&'static [u8]>| Header { name: name.into(), value: value.map(Bytes::from_static) };
+    let header =
+        |name: &str, value: Option<&'static [u8]>| Header { name: name.into(), value: value.map(Bytes::from_static) };
     let record = |key: Option<&'static [u8]>, value: Option<&'static [u8]>, headers| Record {
         key: key.map(Bytes::from_static),
         value: value.map(Bytes::from_static),
@@ -297,7 +298,9 @@ fn the_waker_is_called_when_records_come() -> Result<()> {
     let bootstrap = bootstrap()?;
     topics::create(&bootstrap, &[("wake", 1, &[])])?;
     let (send, receive) = std::sync::mpsc::sync_channel(64);
-    let waker: weir::kafka::Waker = std::sync::Arc::new(move || { let _ = send.try_send(()); });
+    let waker: weir::kafka::Waker = std::sync::Arc::new(move || {
+        let _ = send.try_send(());
+    });
     let reader = TableReader::new(&settings("wake", &bootstrap))?;
     let mut queues = reader.open(&[(TopicPartition::new("wake", 0), 0)], &waker)?;
     let queue = queues.first_mut().context("a queue")?;

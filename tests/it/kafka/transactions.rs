@@ -12,7 +12,12 @@ use super::{PATIENCE, bootstrap, settings, wait_until};
 
 /// A record.
 fn record(key: &str, value: impl Into<Bytes>) -> Record {
-    Record { key: Some(Bytes::copy_from_slice(key.as_bytes())), value: Some(value.into()), timestamp: 9, ..Record::default() }
+    Record {
+        key: Some(Bytes::copy_from_slice(key.as_bytes())),
+        value: Some(value.into()),
+        timestamp: 9,
+        ..Record::default()
+    }
 }
 
 #[test]
@@ -83,7 +88,10 @@ fn a_record_that_is_too_large_is_named_with_its_limit() -> Result<()> {
     producer.begin()?;
     producer.send("large", Some(0), &record("k", vec![b'x'; 30_000]), None)?;
     let error = producer.commit(PATIENCE).err().context("committed")?;
-    assert_eq!(error.to_string(), "a record of 30001 bytes for topic 'large' is larger than the topic's max.message.bytes allows");
+    assert_eq!(
+        error.to_string(),
+        "a record of 30001 bytes for topic 'large' is larger than the topic's max.message.bytes allows"
+    );
     drop(producer);
     let producer = TransactionalProducer::new(&settings, "large-0")?;
     producer.init(PATIENCE)?;
