@@ -5,17 +5,37 @@
 #   scripts/rocksdb.sh        prints the folder that holds librocksdb.a (for ROCKSDB_LIB_DIR)
 #
 # The folder's name carries the crate's version, the compiler and the flags, so nothing stale is ever linked.
-# Environment: WEIR_CACHE (where build results are kept; ~/.cache/weir), CXX (g++), JOBS (all cores).
+# Environment: WEIR_CACHE (where build results are kept; ~/.cache/weir), CXX (g++), JOBS (as many as cores and memory allow).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 group_size=24
 cache=${WEIR_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/weir}
 compiler=${CXX:-g++}
-jobs=${JOBS:-$(nproc)}
+# A group takes up to 1.3 GB to compile.
+room=$(awk '/^MemAvailable:/ { print int($2 / 1300000) }' /proc/meminfo)
+jobs=${JOBS:-$(printf '%s\n' "$(nproc)" "$((room > 0 ? room : 1))" | sort -n | head -1)}
 say() { echo "rocksdb: $*" >&2; }
 die() { say "$*"; exit 1; }
 command -v "$compiler" >/dev/null || die "no C++ compiler '$compiler' (Debian: apt-get install g++)"
+
+# What Cargo.lock says, not cargo itself: the answer is there at once when nothing is to be built.
+version=$(awk '$0 == "name = \"librocksdb-sys\"" { getline; gsub(/version = |"/, ""); print }' Cargo.lock)
+[ -n "$version" ] || die "Cargo.lock has no librocksdb-sys"
+name=librocksdb-sys-$version
+
+defines="-DLZ4=1 -DZSTD=1 -DNDEBUG=1 -DHAVE_ALIGNED_NEW -DHAVE_UINT128_EXTENSION -DOS_LINUX -DROCKSDB_PLATFORM_POSIX
+ -DROCKSDB_LIB_IO_POSIX -DROCKSDB_SCHED_GETCPU_PRESENT -DROCKSDB_AUXV_GETAUXVAL_PRESENT -DROCKSDB_FALLOCATE_PRESENT
+ -DROCKSDB_RANGESYNC_PRESENT -DROCKSDB_SUPPORT_THREAD_LOCAL"
+case $(uname -m) in
+    x86_64) machine="-msse4.2 -mpclmul -DHAVE_SSE42 -DHAVE_PCLMUL" ;;
+    aarch64) machine="-march=armv8-a+crc+crypto -DHAVE_ARM64_CRC" ;;
+    *) machine="" ;;
+esac
+flags="-O3 -fPIC -std=c++20 -w -include cstdint $machine $defines"
+key=$( { echo "$name"; "$compiler" --version | head -1; echo "$flags $group_size"; } | sha256sum | cut -c1-12)
+out=$cache/$name-$key
+if [ -f "$out/librocksdb.a" ]; then echo "$out"; exit 0; fi
 
 # The folder of a dependency's sources, as cargo unpacked them.
 source_of() {
@@ -31,19 +51,6 @@ zstd=$(source_of zstd-sys)/zstd/lib
 rocksdb=$crate/rocksdb
 for header in "$lz4/lz4.h" "$zstd/zstd.h"; do [ -f "$header" ] || die "no $header: has the crate changed its layout?"; done
 
-defines="-DLZ4=1 -DZSTD=1 -DNDEBUG=1 -DHAVE_ALIGNED_NEW -DHAVE_UINT128_EXTENSION -DOS_LINUX -DROCKSDB_PLATFORM_POSIX
- -DROCKSDB_LIB_IO_POSIX -DROCKSDB_SCHED_GETCPU_PRESENT -DROCKSDB_AUXV_GETAUXVAL_PRESENT -DROCKSDB_FALLOCATE_PRESENT
- -DROCKSDB_RANGESYNC_PRESENT -DROCKSDB_SUPPORT_THREAD_LOCAL"
-case $(uname -m) in
-    x86_64) machine="-msse4.2 -mpclmul -DHAVE_SSE42 -DHAVE_PCLMUL" ;;
-    aarch64) machine="-march=armv8-a+crc+crypto -DHAVE_ARM64_CRC" ;;
-    *) machine="" ;;
-esac
-flags="-O3 -fPIC -std=c++20 -w -include cstdint $machine $defines"
-key=$( { basename "$crate"; "$compiler" --version | head -1; echo "$flags $group_size"; } | sha256sum | cut -c1-12)
-out=$cache/$(basename "$crate")-$key
-if [ -f "$out/librocksdb.a" ]; then echo "$out"; exit 0; fi
-
 # Objects stay there until the archive is made: an interrupted build goes on where it was.
 work=$out.part
 mkdir -p "$work"
@@ -52,7 +59,7 @@ flock 9 # a second caller waits for the first, and then finds the archive
 if [ -f "$out/librocksdb.a" ]; then echo "$out"; exit 0; fi
 total=$(grep -c . "$crate/rocksdb_lib_sources.txt")
 groups=$(((total + group_size - 2) / group_size + 1))
-say "building $(basename "$crate") once: $total files in $groups groups on $jobs cores; about 9 CPU minutes, so $((9 / jobs + 1)) minutes on a free machine"
+say "building $name once: $total files in $groups groups on $jobs cores; about 9 CPU minutes, so $((9 / jobs + 1)) minutes on a free machine"
 
 grep . "$crate/rocksdb_lib_sources.txt" | grep -v '^util/build_version.cc$' | split -l "$group_size" -d - "$work/group"
 echo "../build_version.cc" >"$work/groupzz"
@@ -76,6 +83,7 @@ compile_group() {
 }
 export -f compile_group
 export compiler flags rocksdb crate lz4 zstd groups
+# shellcheck disable=SC2016
 find "$work" -name 'group??' -print0 | sort -z | xargs -0 -n 1 -P "$jobs" bash -c 'set -euo pipefail; compile_group "$1"' _ \
     || die "the C++ compiler failed; its words are above"
 

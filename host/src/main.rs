@@ -1,3 +1,5 @@
-//! The `weir` program.
+//! The `weir` program: everything it does is in the library.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    weir::cli::main()
+}

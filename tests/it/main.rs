@@ -1,3 +1,4 @@
 //! End-to-end tests, on a real broker.
 
 mod kafka;
+mod projekt;

@@ -1,7 +1,11 @@
-//! What end-to-end tests need: a real broker, fixtures on its topics, and what is on a topic in the end.
+//! What end-to-end tests need: a real broker, the real program, fixtures on topics, and what is on a topic in the end.
 
 pub mod broker;
 pub mod classpath;
+pub mod group;
+pub mod host;
 pub mod topics;
+pub mod wait;
 
 pub use broker::Broker;
+pub use host::{Host, Setup};

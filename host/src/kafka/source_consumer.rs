@@ -98,6 +98,26 @@ impl SourceConsumer {
         partitions.iter().map(|partition| committed(&answer, partition)).collect()
     }
 
+    /// Goes back (or on) to these offsets, in partitions that are assigned. What was fetched before is not delivered any more.
+    pub fn seek(&self, partitions: &[(TopicPartition, i64)], timeout: Duration) -> Result<(), Error> {
+        if partitions.is_empty() {
+            return Ok(());
+        }
+        let what = || "seek".to_owned();
+        let mut list = TopicPartitionList::with_capacity(partitions.len());
+        for (partition, offset) in partitions {
+            let mut element = list.add_partition(&partition.topic, partition.partition);
+            element.set_offset(Offset::Offset(*offset)).map_err(|error| Error::request(what(), &error))?;
+        }
+        let sought = self.client.seek_partitions(list, timeout).map_err(|error| Error::request(what(), &error))?;
+        for element in sought.elements() {
+            element.error().map_err(|error| {
+                Error::request(format!("seek in {}-{}", element.topic(), element.partition()), &error)
+            })?;
+        }
+        Ok(())
+    }
+
     /// The member's place in the group now; take it anew after each assignment.
     pub fn group_metadata(&self) -> Result<GroupMetadata, Error> {
         let metadata = self.client.group_metadata();

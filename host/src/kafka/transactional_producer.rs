@@ -68,6 +68,16 @@ impl TransactionalProducer {
         result.map_err(|error| self.error("adding offsets", &error))
     }
 
+    /// Waits until all records are delivered; the first that was not is the error. What follows in the transaction is the
+    /// caller's: after this, `take_delivered` is complete.
+    pub fn flush(&self, timeout: Duration) -> Result<(), Error> {
+        self.outbox.drain(timeout)?;
+        match self.outbox.unusable().or_else(|| self.outbox.take_failure()) {
+            Some(failure) => Err(failure),
+            None => Ok(()),
+        }
+    }
+
     /// Waits until all records are delivered, then commits. Fails with the first delivery failure or a time-out while the
     /// outcome is certain (not committed), and with [`Error::UnknownOutcome`] from then on.
     pub fn commit(&self, timeout: Duration) -> Result<(), Error> {

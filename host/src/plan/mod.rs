@@ -2,9 +2,30 @@
 //!
 //! Indices instead of names wherever the data path looks something up.
 
-use std::time::Duration;
+mod copartition;
+mod describe;
+mod description;
+mod resolve;
+mod tasks;
+mod topics;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
+use serde::Serialize;
 
 use crate::model::{FunctionIndex, StoreIndex};
+
+pub use copartition::{CopartitionProblem, CopartitionProblems};
+pub use describe::{describe, describe_json};
+pub use tasks::tasks;
+pub use topics::{InternalTopic, internal_topics, registry_topic};
+
+// What the file says in words that need no resolving.
+pub use crate::config::{BarrierOptions as BarrierPlan, BarrierScope, OnTimeout, TimePolicy};
+pub use crate::topology::{Emit, OnError, StoreKind};
 
 /// The whole topology, resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +40,8 @@ pub struct Plan {
     pub functions: Vec<FunctionUse>,
     /// Query routes answered by plugins.
     pub views: Vec<ViewPlan>,
+    /// Topic of dead letters, where a function has `on_error = "dlq"`.
+    pub dead_letters: Option<String>,
 }
 
 /// A plugin function that the topology uses.
@@ -35,7 +58,8 @@ pub struct FunctionUse {
 }
 
 /// Kind of a plugin function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum FunctionKind {
     /// Joins a stream record with a row.
     Joiner,
@@ -45,18 +69,6 @@ pub enum FunctionKind {
     Transformer,
     /// Answers a query route.
     View,
-}
-
-/// What to do with a record that a function rejects, or that makes it fail when alone in a fresh instance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnError {
-    /// Stop the task before the record (default).
-    #[default]
-    Fail,
-    /// Leave the record out; counted and logged.
-    Skip,
-    /// Send it to the dead-letter topic with its origin and the error as headers.
-    DeadLetter,
 }
 
 /// A connected part of the topology.
@@ -105,19 +117,6 @@ pub struct StorePlan {
     pub origin: StoreOrigin,
 }
 
-/// Where entries live.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum StoreKind {
-    /// On disk (default).
-    #[default]
-    RocksDb,
-    /// In memory, with a copy on disk for the next start; refuses to grow over its bound in bytes.
-    Memory {
-        /// Most bytes of keys and values a partition's store may hold.
-        max_bytes: u64,
-    },
-}
-
 /// What fills a store, and what it is restored from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreOrigin {
@@ -134,22 +133,20 @@ pub enum StoreOrigin {
 }
 
 impl StoreOrigin {
+    /// What it is called for people: `table` or `aggregate`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Table { .. } => "table",
+            Self::Changelog { .. } => "aggregate",
+        }
+    }
+
     /// The topic that the store is restored from.
     pub fn topic(&self) -> &str {
         match self {
             Self::Table { topic } | Self::Changelog { topic } => topic,
         }
     }
-}
-
-/// Which row of a table a stream record sees.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TimePolicy {
-    /// Tables first: rows that are queued when a batch is formed are applied before it (default).
-    #[default]
-    Latest,
-    /// Lowest timestamp first over all inputs, as Kafka Streams does it.
-    Timestamp,
 }
 
 /// A node of a sub-topology.
@@ -214,18 +211,6 @@ pub enum JoinTable {
     Global(usize),
 }
 
-/// Which states an aggregate hands on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Emit {
-    /// Every update.
-    Each,
-    /// The last of each key in a batch (default).
-    #[default]
-    Batch,
-    /// The last of each key in a commit.
-    Commit,
-}
-
 /// A table that every instance reads whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GlobalTablePlan {
@@ -248,37 +233,4 @@ pub struct ViewPlan {
     pub function: FunctionIndex,
     /// Stores it may read.
     pub stores: Vec<String>,
-}
-
-/// When tables count as full, and who waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BarrierPlan {
-    /// Who waits for whom.
-    pub scope: BarrierScope,
-    /// How long to wait at most; `None`: as long as it takes (default).
-    pub timeout: Option<Duration>,
-    /// What then.
-    pub on_timeout: OnTimeout,
-}
-
-/// Who waits for whom at start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BarrierScope {
-    /// Nobody waits for tables (aggregates are restored all the same).
-    Off,
-    /// A task waits for its own tables (default).
-    #[default]
-    Task,
-    /// Every task waits for the tables of all tasks of this instance.
-    Instance,
-}
-
-/// What happens when tables are not full in time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnTimeout {
-    /// The task fails, naming what it waits for (default).
-    #[default]
-    Fail,
-    /// The task goes on with what is there, with a warning.
-    Proceed,
 }

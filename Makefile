@@ -1,0 +1,25 @@
+# The commands of README.md. Each sets the machine up first (scripts/setup.sh): Rust and make are all that must be there.
+.PHONY: demo build test
+
+# The host and the plugins, then the race between tables and streams. It goes on serving; ARGS=--exit ends it after the comparison.
+demo:
+	@scripts/setup.sh demo
+	@scripts/plugins.sh
+	cargo run --release --locked --package weir -- demo $(ARGS)
+
+# target/release/weir and plugins/target/weir/*.wasm
+build:
+	@scripts/setup.sh build
+	@scripts/plugins.sh
+	cargo build --release --locked --package weir
+
+# Everything that CI runs: format, lints, the plugins' own tests, then unit, integration, end-to-end and documentation tests.
+test:
+	@scripts/setup.sh test
+	cargo fmt --all --check
+	cd plugins && cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- --deny warnings
+	cd plugins && cargo clippy --workspace --all-targets --locked -- --deny warnings
+	cd plugins && cargo test --workspace --locked
+	@scripts/plugins.sh
+	cargo test --workspace --locked --no-fail-fast

@@ -1,0 +1,40 @@
+//! `[state]`: where state is kept, and the memory of the process.
+
+use std::path::PathBuf;
+
+use super::section::Section;
+use super::{At, ByteSize, Place};
+
+/// `[state]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateOptions {
+    /// `dir`: the folder of the stores, relative to the topology file. Default `state`.
+    pub dir: PathBuf,
+    /// `memory`: everything: caches, write buffers, overlays, queues, memory stores, plugins. Default 512 MiB.
+    pub memory: ByteSize,
+    /// Where `memory` stands, or the section.
+    pub(crate) memory_place: Place,
+}
+
+impl StateOptions {
+    /// Default of `memory`.
+    const MEMORY: ByteSize = ByteSize::mib(512);
+    /// Least `memory`: RocksDB's minima and one plugin.
+    const MIN_MEMORY: ByteSize = ByteSize::mib(64);
+    /// Most `memory`: beyond any machine; a slip of the unit.
+    const MAX_MEMORY: ByteSize = ByteSize::mib(64 << 20);
+
+    /// The section's options.
+    pub(crate) fn read(mut section: Section<'_>) -> Self {
+        let default = At { value: "state".to_owned(), place: Place::default() };
+        let dir = match section.value("dir") {
+            Some(_) => section.required_text("dir", "state"),
+            None => default,
+        };
+        let memory_place = section.value("memory").map_or(section.place, |memory| memory.place);
+        let memory = section.bytes("memory", Self::MIN_MEMORY..=Self::MAX_MEMORY, "512 MiB").unwrap_or(Self::MEMORY);
+        let options = Self { dir: section.report.origins.resolve(&dir), memory, memory_place };
+        section.finish();
+        options
+    }
+}

@@ -1,0 +1,74 @@
+//! A task's part in its thread's commits.
+
+use std::collections::BTreeMap;
+
+use crate::model::{CommitId, Generation, Logic, StateWrite, StoreIndex, TopicPartition};
+use crate::node::Output;
+use crate::task::{StreamTask, TaskError};
+
+use super::ActiveTask;
+
+impl ActiveTask {
+    /// Hands on what waits for the commit.
+    pub(in crate::runtime) fn emit_pending(&mut self, logic: &mut dyn Logic) -> Result<Vec<Output>, TaskError> {
+        self.task.as_mut().map_or(Ok(Vec::new()), |task| task.emit_pending(logic))
+    }
+
+    /// Whether a commit would change something.
+    pub(in crate::runtime) fn is_dirty(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| task.is_dirty() || self.stream_positions() != self.checkpoint.streams)
+    }
+
+    /// Bytes of uncommitted state.
+    pub(in crate::runtime) fn overlay_bytes(&self) -> usize {
+        self.task.as_ref().map_or(0, |task| task.overlay().bytes())
+    }
+
+    /// The next offset of each stream partition.
+    pub(in crate::runtime) fn stream_positions(&self) -> BTreeMap<TopicPartition, i64> {
+        let positions = self.task.as_ref().map_or_else(|| self.starts.clone(), StreamTask::positions);
+        self.streams
+            .iter()
+            .filter_map(|stream| Some((stream.partition.clone(), *positions.get(stream.source)?)))
+            .collect()
+    }
+
+    /// Uncommitted writes, each with the changelog it goes to (none for a table's row).
+    pub(in crate::runtime) fn writes(&self) -> impl Iterator<Item = (&StateWrite, Option<&TopicPartition>)> {
+        let writes = self.task.as_ref().map(|task| task.overlay().writes()).unwrap_or_default();
+        writes.iter().map(|write| (write, self.changelog(write.store)))
+    }
+
+    /// The changelog partition of a store, if it has one of its own.
+    pub(in crate::runtime) fn changelog(&self, store: StoreIndex) -> Option<&TopicPartition> {
+        self.feeds.get(usize::from(store.0)).filter(|feed| feed.is_changelog()).map(|feed| &feed.partition)
+    }
+
+    /// The commit went through: applies the overlay to the stores with the checkpoint that belongs to it.
+    ///
+    /// `changelogs`: the position after this commit's records, for each changelog that has some.
+    pub(in crate::runtime) fn committed(
+        &mut self,
+        changelogs: &[(TopicPartition, i64)],
+        commit: &CommitId,
+        generation: Generation,
+    ) -> Result<(), String> {
+        self.checkpoint.streams = self.stream_positions();
+        let Some(task) = &mut self.task else { return Ok(()) };
+        let positions = task.positions();
+        for feed in &self.feeds {
+            if let Some(position) = feed.source.and_then(|source| positions.get(source)) {
+                self.checkpoint.tables.insert(feed.partition.clone(), *position);
+            }
+        }
+        for (partition, position) in changelogs {
+            self.checkpoint.tables.insert(partition.clone(), *position);
+        }
+        self.checkpoint.commit = commit.clone();
+        self.checkpoint.generation = generation;
+        self.generation = self.generation.max(generation);
+        self.stores.commit(task.overlay().writes(), &self.checkpoint).map_err(|error| crate::runtime::chain(&error))?;
+        task.committed();
+        Ok(())
+    }
+}

@@ -1,0 +1,481 @@
+//! A task as its thread has it: the task, its stores, and the partitions that feed it.
+
+mod commit;
+mod status;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::kafka::{self, LogRange, PartitionQueue};
+use crate::model::{Checkpoint, Generation, Logic, Record, StoreIndex, TaskId, TaskState, TopicPartition};
+use crate::node::Output;
+use crate::plan::{BarrierScope, SourceKind, StoreOrigin};
+use crate::restore::Progress;
+use crate::store::TaskStores;
+use crate::task::{StreamTask, may_follow};
+
+use crate::runtime::event::OpenTask;
+use crate::runtime::feed::{FETCH_RECORDS, Feed};
+use crate::runtime::instance::Instance;
+
+/// Rounds of fetches in one restore turn, so that events are not kept waiting.
+const RESTORE_ROUNDS: usize = 8;
+
+/// A stream partition of the task.
+struct Stream {
+    /// Index of its source.
+    source: usize,
+    /// The partition.
+    partition: TopicPartition,
+    /// Its records.
+    queue: PartitionQueue,
+}
+
+/// A task of this thread.
+pub(in crate::runtime) struct ActiveTask {
+    /// Its id.
+    pub(in crate::runtime) id: TaskId,
+    /// What it shares with the instance.
+    instance: Arc<Instance>,
+    /// Its stores.
+    pub(in crate::runtime) stores: Arc<TaskStores>,
+    /// What the stores contain.
+    pub(in crate::runtime) checkpoint: Checkpoint,
+    /// Where it is.
+    state: TaskState,
+    /// Why it waits or stopped, for people.
+    reason: String,
+    /// Tables and changelogs.
+    feeds: Vec<Feed>,
+    /// Streams.
+    streams: Vec<Stream>,
+    /// The task, from Running on.
+    task: Option<StreamTask>,
+    /// Offsets at which streams start, by source.
+    starts: Vec<i64>,
+    /// It must not process under an older generation.
+    generation: Generation,
+    /// When it was opened.
+    opened: Instant,
+    /// When restored rows were made durable last.
+    persisted: Instant,
+    /// Records processed and dropped in earlier lives of `task`.
+    before: u64,
+    /// Fetched records on their way.
+    buffer: VecDeque<Record>,
+}
+
+/// What a turn of a task gave.
+pub(in crate::runtime) enum Turn {
+    /// Nothing to do now.
+    Idle,
+    /// Something was done.
+    Busy(Vec<Output>),
+}
+
+impl ActiveTask {
+    /// Opens a task's stores and gives its streams their queues. Returns it with the offsets to assign.
+    pub(in crate::runtime) fn open(
+        instance: &Arc<Instance>,
+        open: OpenTask,
+        waker: &kafka::Waker,
+        now: Instant,
+    ) -> Result<(Self, Vec<(TopicPartition, i64)>), String> {
+        let id = open.id;
+        let Some(part) = instance.plan.subtopologies.get(id.subtopology as usize) else {
+            return Err(format!("the topology has no sub-topology {}", id.subtopology));
+        };
+        let specs = instance.store_specs(part);
+        let stores = TaskStores::open(&instance.state_dir.task_dir(id), &specs, &instance.resources)
+            .map_err(|error| crate::runtime::chain(&error))?;
+        let stores = Arc::new(stores);
+        let checkpoint = stores.checkpoint();
+
+        let mut starts = vec![0; part.sources.len()];
+        let mut streams = Vec::new();
+        let mut assigned = Vec::new();
+        let mut generation = checkpoint.generation;
+        for stream in open.streams {
+            // The group's offset decides. The store's copy replaces one that has expired, and checks the other.
+            let stored = checkpoint.streams.get(&stream.partition).copied();
+            let at = match (stream.committed, stored) {
+                (Some(committed), Some(stored)) if stored > committed => {
+                    return Err(format!(
+                        "the state in {} contains {} up to offset {stored}, but the group {} is committed at \
+                         {committed}: records in between would count twice; set the group's offset to {stored}, or \
+                         delete the folder and the changelogs to start over",
+                        instance.state_dir.task_dir(id).display(),
+                        stream.partition,
+                        instance.plan.app_id,
+                    ));
+                }
+                (Some(committed), _) => committed,
+                (None, Some(stored)) => stored,
+                (None, None) => stream.initial,
+            };
+            if let Some(metadata) = &stream.metadata {
+                generation = generation.max(metadata.generation);
+            }
+            if let Some(start) = starts.get_mut(stream.source) {
+                *start = at;
+            }
+            let queue =
+                instance.source.split(&stream.partition, Arc::clone(waker)).map_err(|e| crate::runtime::chain(&e))?;
+            streams.push(Stream { source: stream.source, partition: stream.partition.clone(), queue });
+            assigned.push((stream.partition, at));
+        }
+
+        let mut feeds = Vec::new();
+        for (index, store) in part.stores.iter().enumerate() {
+            let index = StoreIndex(u16::try_from(index).map_err(|_| "too many stores".to_owned())?);
+            let source = part.sources.iter().position(|source| source.kind == SourceKind::Table(index));
+            let source = match store.origin {
+                StoreOrigin::Table { .. } => source,
+                StoreOrigin::Changelog { .. } => None,
+            };
+            let partition = TopicPartition::new(store.origin.topic(), id.partition);
+            let version = if source.is_some() { 0 } else { instance.state_version(id, index) };
+            feeds.push(Feed::new(index, store.name.clone(), source, partition, version));
+            instance.catalog.open(&store.name, store.origin.kind(), id.partition, Arc::clone(&stores), index);
+        }
+        instance.barrier(|barrier| barrier.opened(id));
+        let task = Self {
+            id,
+            instance: Arc::clone(instance),
+            stores,
+            checkpoint,
+            state: TaskState::Created,
+            reason: String::new(),
+            feeds,
+            streams,
+            task: None,
+            starts,
+            generation,
+            opened: now,
+            persisted: now,
+            before: 0,
+            buffer: VecDeque::new(),
+        };
+        Ok((task, assigned))
+    }
+
+    /// Where it is.
+    pub(in crate::runtime) fn state(&self) -> TaskState {
+        self.state
+    }
+
+    /// The task, when it runs (or has stopped with a failure).
+    pub(in crate::runtime) fn stream_task(&mut self) -> Option<&mut StreamTask> {
+        self.task.as_mut()
+    }
+
+    /// Does what there is to do for a moment.
+    pub(in crate::runtime) fn turn(
+        &mut self,
+        logic: &mut dyn Logic,
+        active: Generation,
+        ask: &mut dyn FnMut(TaskId, TopicPartition),
+        now: Instant,
+    ) -> Turn {
+        let turn = match self.state {
+            TaskState::Created => self.ask_ranges(ask, now).map(|()| Turn::Idle),
+            TaskState::Restoring => self.restore(ask, now),
+            TaskState::WaitingForPeers => self.wait(active, now),
+            TaskState::Running => self.run(logic),
+            TaskState::Failed | TaskState::Closed => Ok(Turn::Idle),
+        };
+        turn.unwrap_or_else(|reason| {
+            self.fail(reason);
+            Turn::Idle
+        })
+    }
+
+    /// Stops the task, with the reason; its partitions keep their offsets.
+    pub(in crate::runtime) fn fail(&mut self, reason: String) {
+        tracing::error!(task = %self.id, "task stopped: {reason}");
+        self.reason = reason;
+        self.to(TaskState::Failed);
+    }
+
+    /// Changes the state.
+    fn to(&mut self, state: TaskState) {
+        if self.state == state {
+            return;
+        }
+        debug_assert!(may_follow(self.state, state), "{:?} -> {state:?}", self.state);
+        tracing::debug!(task = %self.id, from = ?self.state, to = ?state, "state");
+        self.state = state;
+    }
+
+    /// Asks for the ranges of feeds that aren't restored; again from time to time while they are read.
+    fn ask_ranges(&mut self, ask: &mut dyn FnMut(TaskId, TopicPartition), now: Instant) -> Result<(), String> {
+        if self.feeds.is_empty() {
+            self.to(TaskState::Restoring);
+            return Ok(());
+        }
+        for feed in &mut self.feeds {
+            if feed.asks(now, self.instance.options.probe_interval) {
+                ask(self.id, feed.partition.clone());
+            }
+        }
+        self.check_timeout(now)
+    }
+
+    /// An answer: opens the feed at its checkpoint, or tells its progress where the end is now.
+    pub(in crate::runtime) fn log_range(
+        &mut self,
+        partition: &TopicPartition,
+        range: Result<LogRange, String>,
+        waker: &kafka::Waker,
+        now: Instant,
+    ) {
+        if !matches!(self.state, TaskState::Created | TaskState::Restoring) {
+            return;
+        }
+        let Some(feed) = self.feeds.iter_mut().find(|feed| feed.partition == *partition) else { return };
+        let opened = match (range, &mut feed.progress) {
+            (Ok(range), Some(progress)) => {
+                progress.log_range(range.begin, range.end);
+                Ok(())
+            }
+            (Ok(range), None) => feed.open(&self.instance, &self.stores, &mut self.checkpoint, range, waker, now),
+            (Err(error), _) => {
+                self.reason = format!("cannot ask the broker for the end of {partition}: {error}");
+                return;
+            }
+        };
+        if let Err(reason) = opened {
+            self.fail(reason);
+            return;
+        }
+        if self.state == TaskState::Created && self.feeds.iter().all(|feed| feed.progress.is_some()) {
+            self.reason.clear();
+            self.to(TaskState::Restoring);
+        }
+    }
+
+    /// Whether tables are not waited for.
+    fn tables_may_lag(&self) -> bool {
+        self.instance.options.barrier.scope == BarrierScope::Off || self.instance.barrier(|barrier| barrier.given_up())
+    }
+
+    /// Reads feeds into the stores, until all of them are at their ends.
+    fn restore(&mut self, ask: &mut dyn FnMut(TaskId, TopicPartition), now: Instant) -> Result<Turn, String> {
+        self.ask_ranges(ask, now)?;
+        let lag = self.tables_may_lag();
+        let mut busy = false;
+        for _ in 0..RESTORE_ROUNDS {
+            let mut more = false;
+            for feed in self.feeds.iter_mut().filter(|feed| feed.is_changelog() || !lag) {
+                more |= feed.restore(&self.instance, &self.stores, &mut self.buffer)? > 0;
+            }
+            busy |= more;
+            if !more {
+                break;
+            }
+        }
+        let done = self
+            .feeds
+            .iter()
+            .all(|feed| (lag && feed.source.is_some()) || feed.progress.as_ref().is_some_and(Progress::done));
+        if done {
+            self.finish_restore(now)?;
+            return Ok(Turn::Busy(Vec::new()));
+        }
+        if now.duration_since(self.persisted) > self.instance.options.persist_interval {
+            self.persist(now)?;
+        }
+        Ok(if busy { Turn::Busy(Vec::new()) } else { Turn::Idle })
+    }
+
+    /// How far each feed is.
+    fn restores(&self, now: Instant) -> impl Iterator<Item = crate::model::RestoreStatus> {
+        let now = self.instance.clock(now);
+        self.feeds.iter().filter_map(move |feed| feed.status(now))
+    }
+
+    /// Makes what was restored durable, with how far it is.
+    fn persist(&mut self, now: Instant) -> Result<(), String> {
+        for feed in &self.feeds {
+            if let Some(position) = feed.position() {
+                self.checkpoint.tables.insert(feed.partition.clone(), position);
+            }
+        }
+        self.persisted = now;
+        self.stores.persist(&self.checkpoint).map_err(|error| crate::runtime::chain(&error))
+    }
+
+    /// The stores are full: from here on rows go through the task.
+    fn finish_restore(&mut self, now: Instant) -> Result<(), String> {
+        self.persist(now)?;
+        self.instance.barrier(|barrier| barrier.full(self.id));
+        self.instance.wake_all();
+        let records: u64 = self.restores(now).map(|restore| restore.records).sum();
+        let seconds = now.duration_since(self.opened).as_secs_f64();
+        tracing::info!(task = %self.id, records, seconds, "restored");
+        self.to(TaskState::WaitingForPeers);
+        Ok(())
+    }
+
+    /// Fails the task, or lets everyone go on, when tables are not full in time.
+    fn check_timeout(&mut self, now: Instant) -> Result<(), String> {
+        let barrier = self.instance.options.barrier;
+        let Some(timeout) = barrier.timeout.filter(|timeout| now.duration_since(self.opened) > *timeout) else {
+            return Ok(());
+        };
+        match barrier.on_timeout {
+            crate::plan::OnTimeout::Proceed => {
+                if self.instance.barrier(crate::task::Barrier::give_up) {
+                    tracing::warn!(task = %self.id, ?timeout, "tables are not full in time; going on without");
+                }
+                Ok(())
+            }
+            crate::plan::OnTimeout::Fail => {
+                let waits: Vec<String> = self
+                    .restores(now)
+                    .filter(|status| !status.done)
+                    .map(|status| format!("{}: {}", status.store, status.waits_for))
+                    .collect();
+                Err(format!("tables are not full after {timeout:?} (barrier.timeout): {}", waits.join("; ")))
+            }
+        }
+    }
+
+    /// Runs when the barrier is open and the plugins are new enough.
+    fn wait(&mut self, active: Generation, now: Instant) -> Result<Turn, String> {
+        if let Some(reason) = self.instance.barrier(|barrier| barrier.waits_for(self.id)) {
+            self.reason = reason;
+            self.check_timeout(now)?;
+            return Ok(Turn::Idle);
+        }
+        if active < self.generation {
+            self.reason = format!(
+                "its partitions were processed under plugin generation {}; this instance has {active} and waits",
+                self.generation
+            );
+            return Ok(Turn::Idle);
+        }
+        let mut positions = self.starts.clone();
+        for feed in &self.feeds {
+            if let (Some(source), Some(position)) = (feed.source, feed.position())
+                && let Some(slot) = positions.get_mut(source)
+            {
+                *slot = position;
+            }
+        }
+        let stores: Arc<TaskStores> = Arc::clone(&self.stores);
+        self.task = StreamTask::new(
+            self.id,
+            Arc::clone(&self.instance.plan),
+            self.instance.options.task,
+            stores,
+            self.instance.global_tables(),
+            &positions,
+        );
+        self.reason.clear();
+        self.to(TaskState::Running);
+        self.instance.wake_all();
+        Ok(Turn::Busy(Vec::new()))
+    }
+
+    /// Fills the queues and takes a step.
+    fn run(&mut self, logic: &mut dyn Logic) -> Result<Turn, String> {
+        let Some(task) = &mut self.task else { return Ok(Turn::Idle) };
+        let quota = self.instance.options.fetch_bytes;
+        let mut fetched = 0;
+        for feed in &mut self.feeds {
+            if let (Some(source), Some(queue)) = (feed.source, &mut feed.queue) {
+                let (count, end) = fill(task, source, queue, quota, &mut self.buffer)?;
+                fetched += count;
+                if count > 0 || end.is_some() {
+                    feed.follow(task.queues().get(source), count);
+                }
+            }
+        }
+        for stream in &mut self.streams {
+            fetched += fill(task, stream.source, &mut stream.queue, quota, &mut self.buffer)?.0;
+        }
+        let step = task.step(logic).map_err(|error| crate::runtime::chain(&error))?;
+        if let Some(failure) = task.failure() {
+            let reason = failure.to_string();
+            self.fail(reason);
+            return Ok(Turn::Busy(step.outputs));
+        }
+        Ok(if fetched == 0 && step.is_idle() { Turn::Idle } else { Turn::Busy(step.outputs) })
+    }
+
+    /// Tries again after a failure of a record, under new plugins.
+    pub(in crate::runtime) fn retry(&mut self) {
+        if self.state == TaskState::Failed
+            && let Some(task) = &mut self.task
+            && task.failure().is_some()
+        {
+            task.retry();
+            self.reason.clear();
+            self.to(TaskState::Running);
+        }
+    }
+
+    /// Drops everything since the last commit and begins again from there. Returns the offsets to seek to.
+    pub(in crate::runtime) fn rewind(&mut self, now: Instant) -> Vec<(TopicPartition, i64)> {
+        if let Some(task) = self.task.take() {
+            self.before += task.processed();
+        }
+        for feed in &mut self.feeds {
+            if let Err(reason) = feed.reset(&self.instance) {
+                self.fail(reason);
+                return Vec::new();
+            }
+        }
+        let mut seek = Vec::new();
+        for stream in &self.streams {
+            let at = self.checkpoint.streams.get(&stream.partition).copied();
+            let start = self.starts.get_mut(stream.source);
+            if let Some(start) = start {
+                *start = at.unwrap_or(*start);
+                seek.push((stream.partition.clone(), *start));
+            }
+        }
+        self.instance.barrier(|barrier| barrier.opened(self.id));
+        self.opened = now;
+        self.state = TaskState::Created;
+        seek
+    }
+
+    /// Closes the task: what was restored is kept, what was not committed is dropped.
+    pub(in crate::runtime) fn close(mut self, now: Instant) {
+        if matches!(self.state, TaskState::Restoring)
+            && let Err(reason) = self.persist(now)
+        {
+            tracing::warn!(task = %self.id, "closing: {reason}");
+        }
+        for feed in &mut self.feeds {
+            self.instance.catalog.close(&feed.name, self.id.partition);
+            if let Err(reason) = feed.close(&self.instance) {
+                tracing::warn!(task = %self.id, "closing: {reason}");
+            }
+        }
+        self.instance.barrier(|barrier| barrier.closed(self.id));
+        self.instance.wake_all();
+    }
+}
+
+/// Fetches into a source's queue while it is under its quota. Returns how many records came, and the end if it was seen.
+fn fill(
+    task: &mut StreamTask,
+    source: usize,
+    from: &mut PartitionQueue,
+    quota: usize,
+    buffer: &mut VecDeque<Record>,
+) -> Result<(usize, Option<i64>), String> {
+    let Some(queue) = task.queue_mut(source) else { return Ok((0, None)) };
+    if queue.bytes() >= quota {
+        return Ok((0, None));
+    }
+    buffer.clear();
+    let polled =
+        from.poll(FETCH_RECORDS, quota - queue.bytes(), buffer).map_err(|error| crate::runtime::chain(&error))?;
+    queue.extend(buffer.drain(..), polled.end);
+    Ok((polled.records, polled.end))
+}

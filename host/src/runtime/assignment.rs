@@ -1,0 +1,224 @@
+//! What a rebalance means: partitions become tasks, tasks get threads.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use crate::kafka::{LogRange, RebalanceListener};
+use crate::model::{TaskId, TopicPartition};
+use crate::plan::SourceKind;
+use crate::task::CommitMetadata;
+
+use super::event::{Event, OpenTask, Opened, StreamStart};
+use super::instance::Instance;
+
+/// How long one question to the broker may take.
+const QUESTION: Duration = Duration::from_secs(15);
+/// How long threads may take to open their tasks' stores.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Turns assignments into tasks. Runs in the thread that polls the source consumer.
+#[derive(Default)]
+pub(super) struct Assignment {
+    /// The instance; it owns the consumer that owns this.
+    instance: OnceLock<Weak<Instance>>,
+    /// Which thread had each task last: it gets it again. Only the polling thread locks it.
+    threads: Mutex<BTreeMap<TaskId, usize>>,
+}
+
+impl Assignment {
+    /// Tells whose assignments these are; once, before the consumer subscribes.
+    pub(super) fn attach(&self, instance: &Arc<Instance>) {
+        let _only_once = self.instance.set(Arc::downgrade(instance));
+    }
+
+    /// The instance, while it lives.
+    fn instance(&self) -> Option<Arc<Instance>> {
+        self.instance.get().and_then(Weak::upgrade)
+    }
+
+    /// The tasks that these partitions make, with their stream partitions.
+    fn tasks(instance: &Instance, partitions: &[TopicPartition]) -> BTreeMap<TaskId, Vec<(usize, TopicPartition)>> {
+        let mut tasks: BTreeMap<TaskId, Vec<(usize, TopicPartition)>> = BTreeMap::new();
+        for part in &instance.plan.subtopologies {
+            for (index, source) in part.sources.iter().enumerate() {
+                for partition in partitions.iter().filter(|tp| *tp.topic == *source.topic) {
+                    let id = TaskId { subtopology: part.index, partition: partition.partition };
+                    let streams = tasks.entry(id).or_default();
+                    if source.kind == SourceKind::Stream {
+                        streams.push((index, partition.clone()));
+                    }
+                }
+            }
+        }
+        tasks
+    }
+
+    /// A thread for each task: the one that had it, else the one with the fewest.
+    fn threads(&self, tasks: impl Iterator<Item = TaskId>, count: usize) -> BTreeMap<TaskId, usize> {
+        let mut last = self.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let chosen = spread(&last, tasks, count);
+        *last = chosen.clone();
+        chosen
+    }
+}
+
+/// Spreads tasks over `count` threads; a task stays where it was while that doesn't overload the thread.
+fn spread(
+    last: &BTreeMap<TaskId, usize>,
+    tasks: impl Iterator<Item = TaskId>,
+    count: usize,
+) -> BTreeMap<TaskId, usize> {
+    let tasks: Vec<TaskId> = tasks.collect();
+    let most = tasks.len().div_ceil(count.max(1));
+    let mut load = vec![0usize; count.max(1)];
+    let mut chosen = BTreeMap::new();
+    for task in &tasks {
+        if let Some(thread) = last.get(task)
+            && let Some(of) = load.get_mut(*thread).filter(|of| **of < most)
+        {
+            *of += 1;
+            chosen.insert(*task, *thread);
+        }
+    }
+    for task in tasks {
+        if chosen.contains_key(&task) {
+            continue;
+        }
+        if let Some((thread, of)) = load.iter_mut().enumerate().min_by_key(|(_, of)| **of) {
+            *of += 1;
+            chosen.insert(task, thread);
+        }
+    }
+    chosen
+}
+
+/// Asks the broker again until it answers or the instance stops.
+fn persistently<T>(instance: &Instance, what: &str, mut ask: impl FnMut() -> Result<T, String>) -> Option<T> {
+    loop {
+        match ask() {
+            Ok(answer) => {
+                instance.shared.set_trouble("rebalance", None);
+                return Some(answer);
+            }
+            Err(error) => {
+                let trouble = format!("{what}: {error}");
+                tracing::warn!("{trouble}");
+                instance.shared.set_trouble("rebalance", Some(trouble));
+            }
+        }
+        if instance.shared.is_stopping() {
+            return None;
+        }
+    }
+}
+
+impl RebalanceListener for Assignment {
+    fn assigned(&self, partitions: Vec<TopicPartition>) -> Vec<(TopicPartition, i64)> {
+        let Some(instance) = self.instance() else { return Vec::new() };
+        let tasks = Self::tasks(&instance, &partitions);
+        let threads = self.threads(tasks.keys().copied(), instance.options.threads);
+        tracing::info!(tasks = tasks.keys().map(ToString::to_string).collect::<Vec<_>>().join(" "), "assigned");
+        let streams: Vec<TopicPartition> = tasks.values().flatten().map(|(_, partition)| partition.clone()).collect();
+        let committed = persistently(&instance, "cannot read the group's committed offsets", || {
+            instance.source.committed(&streams, QUESTION).map_err(|error| super::chain(&error))
+        });
+        let mut starts = BTreeMap::new();
+        for of in committed.into_iter().flatten() {
+            starts.insert(of.partition.clone(), of);
+        }
+
+        let mut by_thread: BTreeMap<usize, Vec<OpenTask>> = BTreeMap::new();
+        for (id, streams) in tasks {
+            let mut open = OpenTask { id, streams: Vec::new() };
+            for (source, partition) in streams {
+                let Some(of) = starts.get(&partition) else { continue };
+                let initial = if of.offset.is_some() { Some(0) } else { instance.initial_offset(&partition) };
+                let Some(initial) = initial else { continue };
+                let metadata = CommitMetadata::decode(&of.metadata);
+                open.streams.push(StreamStart { source, partition, committed: of.offset, initial, metadata });
+            }
+            by_thread.entry(threads.get(&id).copied().unwrap_or(0)).or_default().push(open);
+        }
+        let mut replies = Vec::new();
+        for (thread, tasks) in by_thread {
+            let (reply, opened) = crossbeam_channel::bounded(1);
+            if let Some(mailbox) = instance.mailboxes.get().and_then(|all| all.get(thread)) {
+                mailbox.send(Event::Open(tasks, reply));
+                replies.push(opened);
+            }
+        }
+        let deadline = Instant::now() + OPEN_TIMEOUT;
+        let mut assigned: Vec<Opened> = Vec::new();
+        for opened in replies {
+            match opened.recv_deadline(deadline) {
+                Ok(opened) => assigned.extend(opened),
+                Err(error) => tracing::error!("a stream thread did not open its tasks in time: {error}"),
+            }
+        }
+        instance.prober.watch(assigned.iter().map(|(partition, _)| partition.clone()));
+        instance.counters.rebalances.inc();
+        instance.shared.assigned.store(true, std::sync::atomic::Ordering::SeqCst);
+        assigned
+    }
+
+    fn revoked(&self, partitions: Vec<TopicPartition>, lost: bool) {
+        let Some(instance) = self.instance() else { return };
+        tracing::info!(partitions = partitions.len(), lost, "revoked");
+        instance.shared.assigned.store(false, std::sync::atomic::Ordering::SeqCst);
+        instance.prober.watch([]);
+        let mut waiting = Vec::new();
+        for mailbox in instance.mailboxes.get().into_iter().flatten() {
+            let (done, closed) = crossbeam_channel::bounded(1);
+            mailbox.send(Event::Close { lost, done });
+            waiting.push(closed);
+        }
+        let deadline = Instant::now() + instance.options.close_timeout;
+        for closed in waiting {
+            if let Err(error) = closed.recv_deadline(deadline) {
+                tracing::error!("a stream thread did not close its tasks in time: {error}");
+            }
+        }
+    }
+}
+
+impl Instance {
+    /// Where a stream partition that was never committed starts.
+    fn initial_offset(&self, partition: &TopicPartition) -> Option<i64> {
+        let range = self.log_range(partition)?;
+        Some(if self.options.start_at_end { range.end } else { range.begin })
+    }
+
+    /// The log's range; asks until the broker answers. `None`: the instance stops. Not for stream threads.
+    pub(super) fn log_range(&self, partition: &TopicPartition) -> Option<LogRange> {
+        persistently(self, &format!("cannot ask for the log of {partition}"), || {
+            let (answer, answered) = crossbeam_channel::bounded(1);
+            self.prober.ask(partition.clone(), move |range| {
+                let _gone = answer.send(range);
+            });
+            answered.recv_timeout(QUESTION).map_err(|timeout| timeout.to_string())?
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(partitions: std::ops::Range<i32>) -> impl Iterator<Item = TaskId> {
+        partitions.map(|partition| TaskId { subtopology: 0, partition })
+    }
+
+    #[test]
+    fn tasks_are_spread_evenly_and_stay_where_they_were() {
+        let first = spread(&BTreeMap::new(), ids(0..8), 4);
+        for thread in 0..4 {
+            assert_eq!(first.values().filter(|of| **of == thread).count(), 2);
+        }
+        let fewer = spread(&first, ids(2..6), 4);
+        assert!(fewer.iter().all(|(task, thread)| first.get(task) == Some(thread)), "{first:?} {fewer:?}");
+        let again = spread(&fewer, ids(0..8), 4);
+        assert!(fewer.iter().all(|(task, thread)| again.get(task) == Some(thread)));
+        assert_eq!(spread(&BTreeMap::new(), ids(0..3), 1).len(), 3);
+    }
+}

@@ -1,0 +1,92 @@
+//! What a stream thread is told. One closed set; nothing else reaches it.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+
+use crate::kafka::{LogRange, Waker};
+use crate::model::{TaskId, TopicPartition};
+use crate::plugin::PluginSet;
+use crate::task::CommitMetadata;
+
+/// Events that may wait for a thread; senders of more block.
+const MAILBOX: usize = 1024;
+
+/// Something for a stream thread to do.
+pub(super) enum Event {
+    /// Tasks are this thread's now. Answers what to assign.
+    Open(Vec<OpenTask>, Sender<Vec<Opened>>),
+    /// All tasks are taken away: commit (or, when lost, only close), then answer.
+    Close {
+        /// Others own the partitions already: nothing may be committed.
+        lost: bool,
+        /// Told when every task is closed.
+        done: Sender<()>,
+    },
+    /// An answer of the prober.
+    LogRange(TaskId, TopicPartition, Result<LogRange, String>),
+    /// Plugins to go on with, from the next commit.
+    Swap(Arc<PluginSet>),
+    /// End the thread; tasks are closed already.
+    Stop,
+}
+
+/// A task for a thread.
+#[derive(Clone, Debug)]
+pub(super) struct OpenTask {
+    /// Its id.
+    pub(super) id: TaskId,
+    /// Its stream partitions, by source.
+    pub(super) streams: Vec<StreamStart>,
+}
+
+/// Where a stream partition starts.
+#[derive(Clone, Debug)]
+pub(super) struct StreamStart {
+    /// Index of its source in the plan.
+    pub(super) source: usize,
+    /// The partition.
+    pub(super) partition: TopicPartition,
+    /// Committed offset, if there is one.
+    pub(super) committed: Option<i64>,
+    /// Where to start without one.
+    pub(super) initial: i64,
+    /// What the commit left beside it.
+    pub(super) metadata: Option<CommitMetadata>,
+}
+
+/// A stream partition that has its queue now, and the offset to assign it at.
+pub(super) type Opened = (TopicPartition, i64);
+
+/// A thread's way to be reached: its mailbox, and the way to wake it.
+#[derive(Clone)]
+pub(super) struct Mailbox {
+    /// Where events go.
+    sender: Sender<Event>,
+    /// Wakes the thread.
+    pub(super) waker: Waker,
+}
+
+impl Mailbox {
+    /// A mailbox of a thread that `waker` wakes, and its other end.
+    pub(super) fn new(waker: Waker) -> (Self, Receiver<Event>) {
+        let (sender, receiver) = crossbeam_channel::bounded(MAILBOX);
+        (Self { sender, waker }, receiver)
+    }
+
+    /// Sends an event; waits while the mailbox is full. `false`: the thread has ended.
+    pub(super) fn send(&self, event: Event) -> bool {
+        let event = match self.sender.try_send(event) {
+            Ok(()) => {
+                (self.waker)();
+                return true;
+            }
+            Err(TrySendError::Disconnected(_)) => return false,
+            Err(TrySendError::Full(event)) => event,
+        };
+        (self.waker)();
+        let sent = self.sender.send(event).is_ok();
+        (self.waker)();
+        sent
+    }
+}

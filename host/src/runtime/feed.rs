@@ -1,0 +1,169 @@
+//! A table or changelog partition that fills a store of a task.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::kafka::{LogRange, PartitionQueue, Waker};
+use crate::model::{Checkpoint, Entry, Record, RestoreStatus, StateWrite, StoreIndex, TopicPartition};
+use crate::restore::Progress;
+use crate::store::TaskStores;
+use crate::task::RecordQueue;
+
+use super::instance::Instance;
+
+/// Most records that one fetch takes.
+pub(super) const FETCH_RECORDS: usize = 2000;
+
+/// A partition that fills a store, and how far it is.
+pub(super) struct Feed {
+    /// The store.
+    pub(super) store: StoreIndex,
+    /// The store's name.
+    pub(super) name: String,
+    /// The table's source; `None`: a changelog.
+    pub(super) source: Option<usize>,
+    /// The partition.
+    pub(super) partition: TopicPartition,
+    /// Version of the state that a changelog's records are.
+    pub(super) version: u32,
+    /// Its records; `None`: not opened yet, or (a changelog) read to its end.
+    pub(super) queue: Option<PartitionQueue>,
+    /// How far the restore is; `None`: the log's range isn't known yet.
+    pub(super) progress: Option<Progress>,
+    /// When its range was asked for last.
+    asked: Option<Instant>,
+}
+
+impl Feed {
+    /// A feed that isn't open yet.
+    pub(super) fn new(
+        store: StoreIndex,
+        name: String,
+        source: Option<usize>,
+        partition: TopicPartition,
+        version: u32,
+    ) -> Self {
+        Self { store, name, source, partition, version, queue: None, progress: None, asked: None }
+    }
+
+    /// Whether it feeds a store from the store's own changelog.
+    pub(super) fn is_changelog(&self) -> bool {
+        self.source.is_none()
+    }
+
+    /// Whether everything below its end is applied.
+    pub(super) fn is_done(&self) -> bool {
+        self.progress.as_ref().is_some_and(Progress::done)
+    }
+
+    /// Whether its range must be asked for (again) now.
+    pub(super) fn asks(&mut self, now: Instant, interval: Duration) -> bool {
+        let due = !self.is_done() && self.asked.is_none_or(|asked| now.duration_since(asked) > interval);
+        if due {
+            self.asked = Some(now);
+        }
+        due
+    }
+
+    /// Opens it where the store's checkpoint says; from the beginning, with an empty store, if the log doesn't hold that.
+    pub(super) fn open(
+        &mut self,
+        instance: &Instance,
+        stores: &TaskStores,
+        checkpoint: &mut Checkpoint,
+        range: LogRange,
+        waker: &Waker,
+        now: Instant,
+    ) -> Result<(), String> {
+        let from = checkpoint.tables.get(&self.partition).copied();
+        let start = from.filter(|at| *at >= range.begin && *at <= range.end).unwrap_or(range.begin);
+        if from != Some(start) {
+            if let Some(at) = from {
+                tracing::warn!(
+                    partition = %self.partition, checkpoint = at, begin = range.begin, end = range.end,
+                    "the checkpoint is outside the log: the store {} is read anew from the beginning", self.name
+                );
+            }
+            stores.clear(self.store).map_err(|error| super::chain(&error))?;
+            checkpoint.tables.remove(&self.partition);
+        }
+        let mut progress = Progress::new(&self.name, self.partition.clone(), start, instance.clock(now));
+        progress.log_range(range.begin, range.end);
+        let mut queues =
+            instance.reader.open(&[(self.partition.clone(), start)], waker).map_err(|error| super::chain(&error))?;
+        self.queue = queues.pop();
+        self.progress = Some(progress);
+        Ok(())
+    }
+
+    /// Takes what is there now into the store. Returns how many records that were.
+    pub(super) fn restore(
+        &mut self,
+        instance: &Instance,
+        stores: &TaskStores,
+        buffer: &mut VecDeque<Record>,
+    ) -> Result<usize, String> {
+        let (Some(queue), Some(progress)) = (&mut self.queue, &mut self.progress) else { return Ok(0) };
+        if progress.done() {
+            return Ok(0);
+        }
+        buffer.clear();
+        let polled =
+            queue.poll(FETCH_RECORDS, instance.options.fetch_bytes, buffer).map_err(|error| super::chain(&error))?;
+        if let Some(last) = buffer.back() {
+            let (position, records) = (last.offset + 1, buffer.len() as u64);
+            let (store, version) = (self.store, self.version);
+            let writes: Vec<StateWrite> =
+                buffer.drain(..).filter_map(|record| restored(store, version, record)).collect();
+            stores.restore(&writes).map_err(|error| super::chain(&error))?;
+            instance.counters.restored.add(records);
+            progress.applied(position, records);
+        }
+        if let Some(end) = polled.end {
+            progress.end_of_partition(end);
+        }
+        if self.is_done() && self.is_changelog() {
+            // Its own writes come next; nobody else writes it.
+            self.close(instance)?;
+        }
+        Ok(polled.records)
+    }
+
+    /// Stops reading.
+    pub(super) fn close(&mut self, instance: &Instance) -> Result<(), String> {
+        if self.queue.take().is_none() {
+            return Ok(());
+        }
+        instance.reader.close(std::slice::from_ref(&self.partition)).map_err(|error| super::chain(&error))
+    }
+
+    /// Stops reading, and forgets how far it was.
+    pub(super) fn reset(&mut self, instance: &Instance) -> Result<(), String> {
+        self.progress = None;
+        self.asked = None;
+        self.close(instance)
+    }
+
+    /// Tells a live table's progress where the task is, for the status.
+    pub(super) fn follow(&mut self, queue: Option<&RecordQueue>, records: usize) {
+        if let (Some(queue), Some(progress)) = (queue, &mut self.progress) {
+            progress.applied(queue.position(), records as u64);
+        }
+    }
+
+    /// Where a checkpoint may say that its store is.
+    pub(super) fn position(&self) -> Option<i64> {
+        self.progress.as_ref().map(Progress::position)
+    }
+
+    /// What to say of it, at `now` on the instance's clock.
+    pub(super) fn status(&self, now: Duration) -> Option<RestoreStatus> {
+        self.progress.as_ref().map(|progress| progress.status(now))
+    }
+}
+
+/// A record of a table or a changelog as its store keeps it; one without a key is dropped.
+fn restored(store: StoreIndex, version: u32, record: Record) -> Option<StateWrite> {
+    let Record { key, value, timestamp, .. } = record;
+    Some(StateWrite { store, key: key?, entry: value.map(|value| Entry { timestamp, version, value }) })
+}

@@ -1,0 +1,219 @@
+//! What all threads of an instance share. Locks are held for single look-ups only.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use crate::config::Guarantee;
+use crate::kafka::{ClientSettings, SourceConsumer, TableReader};
+use crate::model::{InstanceState, StateRead, StoreIndex, TableStatus, TaskId, TaskStatus};
+use crate::plan::{BarrierPlan, Plan, StoreKind, SubtopologyPlan};
+use crate::plugin::PluginSet;
+use crate::store::{self, Resources, StateDir, StoreSpec};
+use crate::task::{self, Barrier, GlobalTables};
+use crate::telemetry::Counters;
+use crate::view::Catalog;
+
+use super::event::Mailbox;
+use super::prober::Prober;
+
+/// Settings of an instance, resolved from the topology file.
+#[derive(Clone, Debug)]
+pub(super) struct Options {
+    /// Guarantee of outputs.
+    pub(super) guarantee: Guarantee,
+    /// Stream threads.
+    pub(super) threads: usize,
+    /// Time between commits.
+    pub(super) commit_interval: Duration,
+    /// Bytes of uncommitted state of a thread that force a commit.
+    pub(super) overlay_bytes: usize,
+    /// Bytes of fetched records that a partition may hold in its task.
+    pub(super) fetch_bytes: usize,
+    /// How often the end of a log that is being restored is asked again.
+    pub(super) probe_interval: Duration,
+    /// How often restored rows are made durable.
+    pub(super) persist_interval: Duration,
+    /// The barrier.
+    pub(super) barrier: BarrierPlan,
+    /// Bounds of tasks.
+    pub(super) task: task::Options,
+    /// Whether a stream partition that was never committed starts at the log's end instead of its begin.
+    pub(super) start_at_end: bool,
+    /// How long a rebalance waits for threads to commit and close.
+    pub(super) close_timeout: Duration,
+}
+
+/// An instance's shared parts.
+pub(super) struct Instance {
+    /// The topology, resolved.
+    pub(super) plan: Arc<Plan>,
+    /// Settings.
+    pub(super) options: Options,
+    /// When it started: the clock of progress reports counts from here.
+    pub(super) started: Instant,
+    /// Settings of Kafka clients.
+    pub(super) settings: ClientSettings,
+    /// The state folder.
+    pub(super) state_dir: Arc<StateDir>,
+    /// Memory of all stores.
+    pub(super) resources: Resources,
+    /// The group member.
+    pub(super) source: Arc<SourceConsumer>,
+    /// The reader of tables and changelogs.
+    pub(super) reader: Arc<TableReader>,
+    /// Asks for log ends.
+    pub(super) prober: Arc<Prober>,
+    /// Which stores are open.
+    pub(super) catalog: Arc<Catalog>,
+    /// What the outside sees.
+    pub(super) shared: Arc<Shared>,
+    /// What the data path counts.
+    pub(super) counters: Arc<Counters>,
+    /// The barrier.
+    pub(super) barrier: Mutex<Barrier>,
+    /// The stream threads' mailboxes.
+    pub(super) mailboxes: OnceLock<Vec<Mailbox>>,
+    /// Stores of global tables, in the plan's order.
+    pub(super) globals: OnceLock<Vec<Arc<store::TaskStores>>>,
+    /// Active plugins: for the versions of restored state.
+    pub(super) plugins: Mutex<Option<Arc<PluginSet>>>,
+}
+
+impl Instance {
+    /// Looks at the barrier, or changes it.
+    pub(super) fn barrier<T>(&self, look: impl FnOnce(&mut Barrier) -> T) -> T {
+        let mut barrier = self.barrier.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        look(&mut barrier)
+    }
+
+    /// Time since the start.
+    pub(super) fn clock(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.started)
+    }
+
+    /// The transactional id of stream thread `index`: the same in every run on this state folder.
+    pub(super) fn transactional_id(&self, index: usize) -> String {
+        format!("{}-{}-{index}", self.plan.app_id, self.state_dir.instance_id())
+    }
+
+    /// Wakes every stream thread: something that they wait for may have changed.
+    pub(super) fn wake_all(&self) {
+        for mailbox in self.mailboxes.get().into_iter().flatten() {
+            (mailbox.waker)();
+        }
+    }
+
+    /// Global tables as joins see them.
+    pub(super) fn global_tables(&self) -> GlobalTables {
+        let globals = self.globals.get().map(Vec::as_slice).unwrap_or_default();
+        globals.iter().map(|stores| Arc::clone(stores) as Arc<dyn StateRead + Send + Sync>).collect()
+    }
+
+    /// The stores of a task of this part.
+    pub(super) fn store_specs(&self, part: &SubtopologyPlan) -> Vec<StoreSpec> {
+        part.stores.iter().map(|store| spec(&store.name, store.kind, store.origin.topic())).collect()
+    }
+
+    /// The version of state that a store's changelog holds: that of the active plugins.
+    pub(super) fn state_version(&self, task: TaskId, store: StoreIndex) -> u32 {
+        let function = self.plan.subtopologies.get(task.subtopology as usize).and_then(|part| {
+            part.nodes.iter().find_map(|node| match &node.kind {
+                crate::plan::NodeKind::Aggregate { store: of, functions, .. } if *of == store => {
+                    functions.first().copied()
+                }
+                _ => None,
+            })
+        });
+        let plugins = self.plugins.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match (function, plugins.as_ref()) {
+            (Some(function), Some(set)) => set.state_type(function).map_or(0, |state| state.version),
+            _ => 0,
+        }
+    }
+}
+
+/// A store as the store module wants it.
+pub(super) fn spec(name: &str, kind: StoreKind, topic: &str) -> StoreSpec {
+    let kind = match kind {
+        StoreKind::RocksDb => store::StoreKind::RocksDb,
+        StoreKind::Memory { max_bytes } => store::StoreKind::Memory { max_bytes },
+    };
+    StoreSpec { name: name.to_owned(), kind, topic: topic.to_owned() }
+}
+
+/// What the outside sees of a running instance; written by its threads, read by HTTP.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// Each stream thread's tasks.
+    pub(super) tasks: Mutex<Vec<Vec<TaskStatus>>>,
+    /// Global tables.
+    pub(super) global_tables: Mutex<Vec<TableStatus>>,
+    /// What is being done while the instance starts, or what is wrong with it; empty when nothing is.
+    waits_for: Mutex<Vec<String>>,
+    /// Where it is.
+    state: Mutex<InstanceState>,
+    /// Whether the group has given an assignment.
+    pub(super) assigned: AtomicBool,
+    /// Whether it was asked to stop.
+    pub(super) stopping: AtomicBool,
+    /// A stream thread's trouble with the broker, by thread.
+    pub(super) trouble: Mutex<std::collections::BTreeMap<String, String>>,
+}
+
+impl Shared {
+    /// Where the instance is, as its supervisor says.
+    pub(super) fn state(&self) -> InstanceState {
+        *self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Changes where it is.
+    pub(super) fn set_state(&self, state: InstanceState) {
+        *self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = state;
+    }
+
+    /// What it waits for.
+    pub(super) fn waits_for(&self) -> Vec<String> {
+        let waits = self.waits_for.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let trouble = self.trouble.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        waits.into_iter().chain(trouble.iter().map(|(who, what)| format!("{who}: {what}"))).collect()
+    }
+
+    /// Changes what it waits for.
+    pub(super) fn set_waits_for(&self, waits_for: Option<String>) {
+        *self.waits_for.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = waits_for.into_iter().collect();
+    }
+
+    /// Notes a thread's trouble, or that it is over.
+    pub(super) fn set_trouble(&self, who: &str, what: Option<String>) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match what {
+            Some(what) => trouble.insert(who.to_owned(), what),
+            None => trouble.remove(who),
+        };
+    }
+
+    /// Publishes a thread's tasks.
+    pub(super) fn publish(&self, thread: usize, tasks: Vec<TaskStatus>) {
+        let mut all = self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if all.len() <= thread {
+            all.resize(thread + 1, Vec::new());
+        }
+        if let Some(slot) = all.get_mut(thread) {
+            *slot = tasks;
+        }
+    }
+
+    /// All tasks, in order.
+    pub(super) fn tasks(&self) -> Vec<TaskStatus> {
+        let all = self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut tasks: Vec<TaskStatus> = all.iter().flatten().cloned().collect();
+        tasks.sort_by(|a, b| a.task.cmp(&b.task));
+        tasks
+    }
+
+    /// Whether it was asked to stop.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+}

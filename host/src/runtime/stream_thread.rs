@@ -1,0 +1,421 @@
+//! A stream thread: owns tasks, fetches, processes, commits. Nothing else touches its tasks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Receiver;
+
+use crate::kafka;
+use crate::model::{Generation, TaskId, TaskState, TaskStatus, TopicPartition};
+use crate::plugin::{PluginSet, ThreadLogic};
+use crate::task::CommitMetadata;
+
+use super::active_task::{ActiveTask, Turn};
+use super::committer::{Attempt, Committer};
+use super::event::{Event, Mailbox, OpenTask, Opened};
+use super::instance::Instance;
+
+/// How long an idle thread sleeps at most: events and records wake it.
+const IDLE: Duration = Duration::from_millis(200);
+/// How often the thread's tasks are published for `/v1/status`.
+const PUBLISH: Duration = Duration::from_millis(250);
+/// Pause between attempts to reach the transaction coordinator.
+const RECONNECT: Duration = Duration::from_secs(1);
+/// How long a question about committed offsets may take.
+const COMMITTED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Starts thread `index`; `mailbox` is its other end.
+pub(super) fn start(
+    instance: Arc<Instance>,
+    index: usize,
+    plugins: Arc<PluginSet>,
+) -> Result<(Mailbox, JoinHandle<()>), super::Error> {
+    let name = format!("stream-{index}");
+    let committer = Committer::new(Arc::clone(&instance), index)?;
+    let (waiting, waker) = super::wake::pair();
+    let (mailbox, events) = Mailbox::new(Arc::clone(&waker));
+    let thread = std::thread::Builder::new()
+        .name(name.clone())
+        .spawn(move || {
+            let logic = plugins.logic();
+            StreamThread {
+                name: format!("stream thread {index}"),
+                index,
+                instance,
+                tasks: BTreeMap::new(),
+                unopened: Vec::new(),
+                committer,
+                plugins,
+                logic,
+                next_plugins: None,
+                unresolved: None,
+                next_connect: Instant::now(),
+                next_commit: Instant::now(),
+                next_publish: Instant::now(),
+                waker,
+            }
+            .run(&events, &waiting);
+        })
+        .map_err(|source| super::Error::Thread { name, source })?;
+    Ok((mailbox, thread))
+}
+
+/// The thread's own.
+struct StreamThread {
+    /// For messages.
+    name: String,
+    /// Its number.
+    index: usize,
+    /// Shared parts.
+    instance: Arc<Instance>,
+    /// Its tasks.
+    tasks: BTreeMap<TaskId, ActiveTask>,
+    /// Tasks that could not be opened, with the reason.
+    unopened: Vec<TaskStatus>,
+    /// Its producers.
+    committer: Committer,
+    /// Active plugins.
+    plugins: Arc<PluginSet>,
+    /// Their instances of this thread.
+    logic: ThreadLogic,
+    /// Plugins to swap to at the next commit.
+    next_plugins: Option<Arc<PluginSet>>,
+    /// A commit whose outcome must be found out before anything else is processed.
+    unresolved: Option<Attempt>,
+    /// When to try to connect next.
+    next_connect: Instant,
+    /// When to commit next.
+    next_commit: Instant,
+    /// When to publish next.
+    next_publish: Instant,
+    /// Wakes this thread.
+    waker: kafka::Waker,
+}
+
+impl StreamThread {
+    /// Until told to stop.
+    fn run(mut self, events: &Receiver<Event>, waiting: &super::wake::Waiting) {
+        loop {
+            while let Ok(event) = events.try_recv() {
+                if matches!(event, Event::Stop) {
+                    self.close_all(true);
+                    return;
+                }
+                self.event(event);
+            }
+            let now = Instant::now();
+            let ready = self.connected(now);
+            let mut busy = false;
+            if ready {
+                busy = self.turn(now);
+                self.committer.poll();
+                let due = now >= self.next_commit || self.next_plugins.is_some() || self.overlay_is_full();
+                if due && self.unresolved.is_none() {
+                    self.commit_and_swap(now);
+                }
+            }
+            if now >= self.next_publish {
+                self.publish(now);
+            }
+            if !busy {
+                let dirty = self.tasks.values().any(ActiveTask::is_dirty);
+                let until = if dirty && ready { self.next_commit } else { now + IDLE };
+                waiting.wait_until(until.min(now + IDLE));
+            }
+        }
+    }
+
+    /// Does what it was told.
+    fn event(&mut self, event: Event) {
+        let now = Instant::now();
+        match event {
+            Event::Open(tasks, reply) => {
+                let opened = tasks.into_iter().flat_map(|task| self.open(task, now)).collect();
+                let _gone = reply.send(opened);
+            }
+            Event::Close { lost, done } => {
+                self.close_all(lost);
+                let _gone = done.send(());
+            }
+            Event::LogRange(id, partition, range) => {
+                if let Some(task) = self.tasks.get_mut(&id) {
+                    task.log_range(&partition, range, &self.waker, now);
+                }
+            }
+            Event::Swap(plugins) => {
+                self.next_plugins = Some(plugins);
+                if self.tasks.is_empty() {
+                    self.swap();
+                }
+            }
+            Event::Stop => {}
+        }
+        self.next_publish = now;
+    }
+
+    /// Opens a task; one that cannot be opened is shown as failed.
+    fn open(&mut self, open: OpenTask, now: Instant) -> Vec<Opened> {
+        let id = open.id;
+        match ActiveTask::open(&self.instance, open, &self.waker, now) {
+            Ok((task, assigned)) => {
+                self.tasks.insert(id, task);
+                assigned
+            }
+            Err(reason) => {
+                tracing::error!(task = %id, "cannot open the task: {reason}");
+                self.unopened.push(TaskStatus {
+                    task: id.to_string(),
+                    thread: self.index,
+                    state: TaskState::Failed,
+                    reason,
+                    restore: Vec::new(),
+                    inputs: Vec::new(),
+                    processed: 0,
+                    dropped: BTreeMap::new(),
+                    generation: Generation::default(),
+                });
+                Vec::new()
+            }
+        }
+    }
+
+    /// Commits, unless the partitions are lost, and closes all tasks.
+    fn close_all(&mut self, lost: bool) {
+        let now = Instant::now();
+        if !lost && self.unresolved.is_none() && self.committer.is_ready() {
+            self.commit(now);
+        }
+        if self.unresolved.take().is_some() || lost {
+            // What is open belongs to tasks that are gone.
+            self.committer.disconnect();
+        }
+        for (_, task) in std::mem::take(&mut self.tasks) {
+            task.close(now);
+        }
+        self.unopened.clear();
+        self.publish(now);
+    }
+
+    /// Whether a producer works and the last commit's outcome is known; tries to get there, from time to time.
+    fn connected(&mut self, now: Instant) -> bool {
+        if self.tasks.is_empty() {
+            return false;
+        }
+        if self.committer.is_ready() && self.unresolved.is_none() {
+            return true;
+        }
+        if now < self.next_connect {
+            // Stores are filled in the meantime.
+            self.turn_restoring(now);
+            return false;
+        }
+        let result = if self.committer.is_ready() { Ok(()) } else { self.committer.connect() };
+        let result = result.and_then(|()| self.resolve());
+        match result {
+            Ok(()) => {
+                self.instance.shared.set_trouble(&self.name, None);
+                true
+            }
+            Err(error) => {
+                let trouble = super::chain(&error);
+                tracing::warn!("{}: cannot begin transactions: {trouble}", self.name);
+                self.instance.shared.set_trouble(&self.name, Some(trouble));
+                self.next_connect = Instant::now() + RECONNECT;
+                false
+            }
+        }
+    }
+
+    /// Finds out what became of the last commit, by what the group has.
+    fn resolve(&mut self) -> Result<(), kafka::Error> {
+        let Some(attempt) = &self.unresolved else { return Ok(()) };
+        let partitions: Vec<TopicPartition> =
+            self.tasks.values().flat_map(|task| task.stream_positions().into_keys()).collect();
+        let committed = self.instance.source.committed(&partitions, COMMITTED_TIMEOUT)?;
+        let went_through = !committed.is_empty()
+            && committed
+                .iter()
+                .all(|of| CommitMetadata::decode(&of.metadata).is_some_and(|found| found.commit == attempt.commit));
+        let positions = attempt.positions.clone().filter(|_| went_through);
+        let commit = attempt.commit.clone();
+        self.unresolved = None;
+        match positions {
+            Some(positions) => {
+                tracing::info!("{}: the last commit went through", self.name);
+                self.apply(&commit, &positions);
+            }
+            None => {
+                tracing::warn!("{}: the last commit did not go through; its records are processed again", self.name);
+                self.instance.counters.commits.failed.inc();
+                self.rewind();
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes back to the last commit, with all tasks.
+    fn rewind(&mut self) {
+        let now = Instant::now();
+        let mut seek = Vec::new();
+        for task in self.tasks.values_mut() {
+            if !matches!(task.state(), TaskState::Failed) || task.stream_task().is_some() {
+                seek.extend(task.rewind(now));
+            }
+        }
+        if let Err(error) = self.instance.source.seek(&seek, COMMITTED_TIMEOUT) {
+            let reason = super::chain(&error);
+            for task in self.tasks.values_mut() {
+                task.fail(format!("cannot go back to the last commit: {reason}"));
+            }
+        }
+    }
+
+    /// A turn of every task; their outputs are sent.
+    fn turn(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        let generation = self.plugins.generation();
+        let mut failed = None;
+        for task in self.tasks.values_mut() {
+            let mut ask = asker(&self.instance, self.index);
+            match task.turn(&mut self.logic, generation, &mut ask, now) {
+                Turn::Idle => {}
+                Turn::Busy(outputs) => {
+                    busy = true;
+                    if let Err(error) = self.committer.send(outputs) {
+                        failed = Some(error);
+                        break;
+                    }
+                }
+            }
+        }
+        if let Some(error) = failed {
+            self.broken("cannot send outputs", &error);
+        }
+        busy
+    }
+
+    /// A turn of the tasks that don't process yet: that needs no producer.
+    fn turn_restoring(&mut self, now: Instant) {
+        let generation = self.plugins.generation();
+        for task in self.tasks.values_mut() {
+            if matches!(task.state(), TaskState::Created | TaskState::Restoring) {
+                let mut ask = asker(&self.instance, self.index);
+                task.turn(&mut self.logic, generation, &mut ask, now);
+            }
+        }
+    }
+
+    /// Whether uncommitted state has reached its bound.
+    fn overlay_is_full(&self) -> bool {
+        let bytes: usize = self.tasks.values().map(ActiveTask::overlay_bytes).sum();
+        bytes > self.instance.options.overlay_bytes
+    }
+
+    /// Commits what there is; then, between two batches, goes on with other plugins if some are waiting.
+    fn commit_and_swap(&mut self, now: Instant) {
+        self.next_commit = now + self.instance.options.commit_interval;
+        if self.commit(now) {
+            self.swap();
+        }
+    }
+
+    /// Goes on with the plugins that wait, if some do.
+    fn swap(&mut self) {
+        let Some(plugins) = self.next_plugins.take() else { return };
+        tracing::info!("{}: plugins of generation {}", self.name, plugins.generation());
+        self.instance.counters.swaps.inc();
+        self.logic = plugins.logic();
+        self.plugins = plugins;
+        for task in self.tasks.values_mut() {
+            task.retry();
+        }
+    }
+
+    /// Commits what there is. `false`: it failed, and what became of it isn't known.
+    fn commit(&mut self, now: Instant) -> bool {
+        if !self.tasks.values().any(ActiveTask::is_dirty) {
+            return true;
+        }
+        let mut outputs = Vec::new();
+        for task in self.tasks.values_mut() {
+            match task.emit_pending(&mut self.logic) {
+                Ok(emitted) => outputs.extend(emitted),
+                Err(error) => {
+                    let reason = super::chain(&error);
+                    task.fail(reason);
+                    self.rewind();
+                    return false;
+                }
+            }
+        }
+        if let Err(error) = self.committer.send(outputs) {
+            self.broken("cannot send outputs", &error);
+            return false;
+        }
+        match self.committer.commit(&self.tasks, self.plugins.generation()) {
+            Ok((commit, positions)) => {
+                self.apply(&commit, &positions);
+                self.instance.counters.commits.durations.observe(now.elapsed());
+                true
+            }
+            Err((error, attempt)) => {
+                self.instance.counters.commits.unknown.inc();
+                self.unresolved = Some(attempt);
+                self.next_connect = Instant::now();
+                self.tell("the commit failed", &error);
+                false
+            }
+        }
+    }
+
+    /// The producer can't go on: what was sent since the last commit is void.
+    fn broken(&mut self, doing: &str, error: &kafka::Error) {
+        self.tell(doing, error);
+        self.committer.disconnect();
+        self.next_connect = Instant::now();
+        self.rewind();
+    }
+
+    /// Says what is wrong, in the log and in the status.
+    fn tell(&self, doing: &str, error: &kafka::Error) {
+        let trouble = format!("{doing}: {}", super::chain(error));
+        tracing::warn!("{}: {trouble}", self.name);
+        self.instance.shared.set_trouble(&self.name, Some(trouble));
+    }
+
+    /// Applies a commit that went through to the stores.
+    fn apply(&mut self, commit: &crate::model::CommitId, positions: &super::committer::Positions) {
+        let generation = self.plugins.generation();
+        for (id, task) in &mut self.tasks {
+            let changelogs = positions.get(id).map(Vec::as_slice).unwrap_or_default();
+            if let Err(reason) = task.committed(changelogs, commit, generation) {
+                // The state is in the changelog; what is local is older, and stays usable.
+                task.fail(reason);
+            }
+        }
+    }
+
+    /// Publishes the tasks' status.
+    fn publish(&mut self, now: Instant) {
+        self.next_publish = now + PUBLISH;
+        let mut tasks: Vec<TaskStatus> = self.tasks.values().map(|task| task.status(self.index, now)).collect();
+        tasks.extend(self.unopened.iter().cloned());
+        self.instance.shared.publish(self.index, tasks);
+    }
+}
+
+/// A way to ask for a log's range; the answer comes as an event of this thread.
+fn asker(instance: &Arc<Instance>, thread: usize) -> impl FnMut(TaskId, TopicPartition) {
+    let mailbox = instance.mailboxes.get().and_then(|all| all.get(thread)).cloned();
+    let prober = Arc::clone(&instance.prober);
+    move |id, partition| {
+        if let Some(mailbox) = mailbox.clone() {
+            let of = partition.clone();
+            prober.ask(partition, move |range| {
+                mailbox.send(Event::LogRange(id, of, range));
+            });
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! Starts an instance, polls its consumers, and ends it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::kafka::{
+    self, ClientSettings, LogEnds, SourceConsumer, TableReader, TopicAdmin, TopicLog, TransactionalProducer,
+};
+use crate::model::InstanceState;
+use crate::plan::{FunctionKind, NodeKind, Plan};
+use crate::plugin::{Engine, Kind, Limits, PluginSpec, Wanted};
+use crate::registry::{self, InProcessLog, Registry, RegistryOptions};
+use crate::store::{Resources, StateDir};
+use crate::telemetry::Counters;
+use crate::topology::Topology;
+use crate::view::Catalog;
+
+use super::activation::Activation;
+use super::assignment::Assignment;
+use super::event::{Event, Mailbox};
+use super::handle::Handle;
+use super::instance::{Instance, Options, Shared};
+use super::options::{Memory, options};
+use super::prober::Prober;
+use super::{Error, global_tables, startup, stream_thread};
+
+/// How long a poll of the source consumer waits.
+const POLL: Duration = Duration::from_millis(100);
+/// How long leaving the group may take: less than the process has to stop.
+const LEAVE: Duration = Duration::from_secs(20);
+/// How long ending a predecessor's transaction may take, at start.
+const INIT: Duration = Duration::from_secs(10);
+/// How long opening the registry's log may take.
+const OPEN_LOG: Duration = Duration::from_secs(30);
+
+/// What kind of cluster it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cluster {
+    /// A Kafka cluster.
+    Kafka,
+    /// The embedded broker: topics are made by whoever started it, and the registry lives in this process.
+    Embedded,
+}
+
+/// Starts an instance. Returns at once, with the state folder locked; everything else happens on its own threads.
+pub fn start(topology: &Topology, cluster: Cluster) -> Result<Arc<Handle>, Error> {
+    let plan = Arc::new(Plan::resolve(topology));
+    let state_dir = Arc::new(StateDir::open(&topology.state.dir, &plan.app_id)?);
+    let catalog = Arc::new(Catalog::new(kafka::partition_for_key));
+    for part in &plan.subtopologies {
+        for store in &part.stores {
+            catalog.declare(&store.name, store.origin.kind(), 1);
+        }
+    }
+    for table in &plan.global_tables {
+        catalog.declare(&table.name, "global-table", 0);
+    }
+    let shared = Arc::new(Shared::default());
+    let counters = Arc::new(Counters::new(joins(&plan), topology.plugins.keys().cloned()));
+    let activation = Activation::new(Arc::clone(&catalog));
+    let registry = Arc::new(OnceLock::new());
+    let instance = state_dir.instance_id().to_owned();
+    let start = Start {
+        plan: Arc::clone(&plan),
+        cluster,
+        topology: topology.clone(),
+        state_dir,
+        catalog: Arc::clone(&catalog),
+        shared: Arc::clone(&shared),
+        counters: Arc::clone(&counters),
+        activation: Arc::clone(&activation),
+        registry: Arc::clone(&registry),
+    };
+    let name = "supervisor".to_owned();
+    let supervisor = std::thread::Builder::new()
+        .name(name.clone())
+        .spawn(move || start.run())
+        .map_err(|source| Error::Thread { name, source })?;
+    Ok(Arc::new(Handle {
+        app: plan.app_id.clone(),
+        instance,
+        guarantee: topology.app.guarantee,
+        topology: crate::plan::describe_json(&plan, topology, None),
+        catalog,
+        shared,
+        counters,
+        activation,
+        registry,
+        supervisor: Mutex::new(Some(supervisor)),
+    }))
+}
+
+/// What the supervisor starts with.
+struct Start {
+    /// The topology, resolved.
+    plan: Arc<Plan>,
+    /// The cluster's kind.
+    cluster: Cluster,
+    /// The topology.
+    topology: Topology,
+    /// The state folder, locked.
+    state_dir: Arc<StateDir>,
+    /// Stores that are open.
+    catalog: Arc<Catalog>,
+    /// What the outside sees.
+    shared: Arc<Shared>,
+    /// What the data path counts.
+    counters: Arc<Counters>,
+    /// Active plugins.
+    activation: Arc<Activation>,
+    /// Set once the registry is read.
+    registry: Arc<OnceLock<Arc<Registry>>>,
+}
+
+/// A running instance's threads.
+struct Running {
+    /// Shared parts.
+    instance: Arc<Instance>,
+    /// Stream threads, with their mailboxes.
+    threads: Vec<(Mailbox, JoinHandle<()>)>,
+    /// The global tables' thread.
+    globals: JoinHandle<Result<(), Error>>,
+}
+
+impl Start {
+    /// From nothing to the end.
+    fn run(self) -> Result<(), Error> {
+        let shared = Arc::clone(&self.shared);
+        let result = self.start_and_supervise();
+        if let Err(error) = &result {
+            shared.set_waits_for(Some(super::chain(error)));
+        }
+        shared.set_state(InstanceState::Stopping);
+        result
+    }
+
+    /// Starts everything, polls until told to stop, ends everything.
+    fn start_and_supervise(self) -> Result<(), Error> {
+        self.shared.set_waits_for(Some("connecting".to_owned()));
+        let topology = &self.topology;
+        let base = ClientSettings::new(&self.plan.app_id, topology.kafka.clone());
+        let admin = TopicAdmin::new(&base).map_err(|source| kafka_error("cannot make an admin client", source))?;
+        let Some(counts) = startup::check(&self.plan, &admin, self.cluster, &self.shared)? else { return Ok(()) };
+        drop(admin);
+        let partitions: usize = counts.values().map(|count| usize::try_from(*count).unwrap_or(0)).sum();
+        let memory = Memory::divide(topology.state.memory.0, topology.app.threads.get(), partitions);
+        let options = options(topology, memory);
+        let settings = base.with_queue_bytes(memory.fetched);
+        for part in &self.plan.subtopologies {
+            for store in &part.stores {
+                if let Some(partitions) = part.sources.first().and_then(|source| counts.get(&source.topic)) {
+                    self.catalog.declare(&store.name, store.origin.kind(), *partitions);
+                }
+            }
+        }
+
+        self.shared.set_waits_for(Some("loading plugins".to_owned()));
+        let registry = self.start_registry(&settings)?;
+        let _only_once = self.registry.set(Arc::clone(&registry));
+        if self.shared.is_stopping() {
+            return Ok(());
+        }
+
+        let running = self.start_threads(settings, options, memory, &counts)?;
+        self.shared.set_waits_for(None);
+        self.shared.set_state(InstanceState::Running);
+        let result = running.supervise();
+        self.shared.set_state(InstanceState::Stopping);
+        self.shared.stopping.store(true, std::sync::atomic::Ordering::SeqCst);
+        let ended = running.end();
+        registry.stop();
+        result.and(ended)
+    }
+
+    /// Reads the registry and activates what it says.
+    fn start_registry(&self, settings: &ClientSettings) -> Result<Arc<Registry>, Error> {
+        let engine = Arc::new(Engine::new()?);
+        let mut specs = Vec::new();
+        let mut files = std::collections::BTreeMap::new();
+        for (name, options) in &self.topology.plugins {
+            let limits = Limits { memory: options.memory.0, call_timeout: options.call_timeout, ..Limits::default() };
+            specs.push(PluginSpec { name: name.clone(), limits, config: options.config.to_string() });
+            files.insert(name.clone(), options.file.clone());
+        }
+        let wanted = self
+            .plan
+            .functions
+            .iter()
+            .map(|function| Wanted {
+                plugin: function.plugin.clone(),
+                function: function.function.clone(),
+                kind: kind(function.kind),
+            })
+            .collect();
+        let options = RegistryOptions {
+            plugins: specs,
+            wanted,
+            cache_dir: self.state_dir.plugin_dir(),
+            files,
+            instance: self.state_dir.instance_id().to_owned(),
+        };
+        let activation = Arc::clone(&self.activation);
+        let activated = Box::new(move |set| activation.activate(set));
+        let registry = match self.cluster {
+            Cluster::Embedded => {
+                let log = InProcessLog::new();
+                Registry::start(log.reader(), log.writer(), engine, options, activated)?
+            }
+            Cluster::Kafka => {
+                let topic = registry::topic(&self.plan.app_id).name;
+                let open = || {
+                    TopicLog::open(settings, &topic, OPEN_LOG)
+                        .map_err(|source| kafka_error("cannot open the registry's topic", source))
+                };
+                let (log, writer) = (Box::new(open()?), Box::new(open()?));
+                Registry::start(log, writer, engine, options, activated)?
+            }
+        };
+        Ok(registry)
+    }
+
+    /// Makes the clients and starts the threads.
+    fn start_threads(
+        &self,
+        settings: ClientSettings,
+        options: Options,
+        memory: Memory,
+        counts: &startup::Counts,
+    ) -> Result<Running, Error> {
+        let log_ends = LogEnds::new(&settings).map_err(|e| kafka_error("cannot make a client", e))?;
+        let prober = Arc::new(Prober::start(log_ends)?);
+        let assignment = Arc::new(Assignment::default());
+        let source = SourceConsumer::new(&settings, None, Arc::clone(&assignment) as _)
+            .map_err(|e| kafka_error("cannot make the source consumer", e))?;
+        let reader = TableReader::new(&settings).map_err(|e| kafka_error("cannot make the table reader", e))?;
+        let threads = options.threads;
+        let barrier = crate::task::Barrier::new(options.barrier.scope, self.plan.global_tables.is_empty());
+        let instance = Arc::new(Instance {
+            plan: Arc::clone(&self.plan),
+            options,
+            settings,
+            resources: Resources::new(memory.stores),
+            source,
+            reader,
+            prober,
+            catalog: Arc::clone(&self.catalog),
+            shared: Arc::clone(&self.shared),
+            counters: Arc::clone(&self.counters),
+            barrier: Mutex::new(barrier),
+            mailboxes: OnceLock::new(),
+            globals: OnceLock::new(),
+            plugins: Mutex::new(self.activation.current()),
+            state_dir: Arc::clone(&self.state_dir),
+            started: Instant::now(),
+        });
+        assignment.attach(&instance);
+        end_left_transactions(&instance);
+
+        let globals = global_tables::open(&instance)?;
+        let _only_once = instance.globals.set(globals.clone());
+        let partitions: Vec<i32> =
+            self.plan.global_tables.iter().map(|table| counts.get(&table.topic).copied().unwrap_or(0)).collect();
+        let globals = global_tables::start(Arc::clone(&instance), globals, &partitions)?;
+
+        let mut started = Vec::new();
+        let inputs: BTreeSet<&str> =
+            self.plan.subtopologies.iter().flat_map(|part| &part.sources).map(|s| s.topic.as_str()).collect();
+        if inputs.is_empty() {
+            self.shared.assigned.store(true, std::sync::atomic::Ordering::SeqCst);
+        } else if let Some(plugins) = self.activation.current() {
+            for index in 0..threads {
+                started.push(stream_thread::start(Arc::clone(&instance), index, Arc::clone(&plugins))?);
+            }
+        }
+        let mailboxes: Vec<Mailbox> = started.iter().map(|(mailbox, _)| mailbox.clone()).collect();
+        let _only_once = instance.mailboxes.set(mailboxes);
+        self.activation.attach(&instance);
+        if !inputs.is_empty() {
+            let topics: Vec<&str> = inputs.into_iter().collect();
+            instance.source.subscribe(&topics).map_err(|e| kafka_error("cannot subscribe", e))?;
+        }
+        Ok(Running { instance, threads: started, globals })
+    }
+}
+
+impl Running {
+    /// Polls until the instance is told to stop, or cannot go on.
+    fn supervise(&self) -> Result<(), Error> {
+        let shared = &self.instance.shared;
+        while !shared.is_stopping() {
+            self.instance.source.poll(POLL).map_err(|e| kafka_error("the source consumer cannot go on", e))?;
+            self.instance.reader.poll(Duration::ZERO).map_err(|e| kafka_error("the table reader cannot go on", e))?;
+            shared.set_trouble("broker", self.instance.source.connection_error());
+            if let Some((_, thread)) = self.threads.iter().find(|(_, thread)| thread.is_finished()) {
+                let name = thread.thread().name().unwrap_or("stream").to_owned();
+                return Err(Error::Panicked { name });
+            }
+            if self.globals.is_finished() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the group (tasks commit and close), then ends the threads.
+    fn end(self) -> Result<(), Error> {
+        let started = Instant::now();
+        let left = self.instance.source.leave(LEAVE);
+        for (mailbox, _) in &self.threads {
+            mailbox.send(Event::Stop);
+        }
+        let mut result = left.map_err(|e| kafka_error("cannot leave the group", e));
+        for (_, thread) in self.threads {
+            let name = thread.thread().name().unwrap_or("stream").to_owned();
+            if thread.join().is_err() {
+                result = result.and(Err(Error::Panicked { name }));
+            }
+        }
+        self.instance.wake_all();
+        let globals = self.globals.join().unwrap_or_else(|_| Err(Error::Panicked { name: "global-tables".to_owned() }));
+        tracing::info!(seconds = started.elapsed().as_secs_f64(), "stopped");
+        // What a table found wrong is the reason, the rest its consequence.
+        globals.and(result)
+    }
+}
+
+/// Ends transactions that threads of an earlier run have left open and that no thread of this one will: each holds
+/// readers of its partitions back until it times out.
+fn end_left_transactions(instance: &Instance) {
+    let own: BTreeSet<String> = (0..instance.options.threads).map(|index| instance.transactional_id(index)).collect();
+    for id in instance.state_dir.transactional_ids().into_iter().filter(|id| !own.contains(id)) {
+        let ended = TransactionalProducer::new(&instance.settings, &id).and_then(|producer| producer.init(INIT));
+        if let Err(error) = ended {
+            tracing::warn!(transactional_id = id, "cannot end what an earlier run left open: {}", super::chain(&error));
+        }
+    }
+}
+
+/// Names of a plan's joins.
+fn joins(plan: &Plan) -> Vec<String> {
+    let nodes = plan.subtopologies.iter().flat_map(|part| &part.nodes);
+    nodes.filter(|node| matches!(node.kind, NodeKind::Join { .. })).map(|node| node.name.clone()).collect()
+}
+
+/// A function's kind in the plugins' words.
+fn kind(kind: FunctionKind) -> Kind {
+    match kind {
+        FunctionKind::Joiner => Kind::Joiner,
+        FunctionKind::Aggregator => Kind::Aggregator,
+        FunctionKind::Transformer => Kind::Transformer,
+        FunctionKind::View => Kind::View,
+    }
+}
+
+/// A client's error, with what was being done.
+fn kafka_error(doing: &str, source: kafka::Error) -> Error {
+    Error::Kafka { doing: doing.to_owned(), source }
+}

@@ -1,0 +1,144 @@
+//! What can go wrong with state.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::model::StoreError;
+
+/// State that cannot be opened, read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another process works in the state folder.
+    #[error(
+        "state folder {} is in use by {}; stop it, or give this instance a state.dir of its own", dir.display(),
+        process(*pid)
+    )]
+    Locked {
+        /// The state folder.
+        dir: PathBuf,
+        /// That process, if it could be read.
+        pid: Option<u32>,
+    },
+    /// The state folder, or something in it, cannot be read or written.
+    #[error("cannot {action} {}; state.dir must be a folder that this user may write", path.display())]
+    Folder {
+        /// What was tried: `create`, `lock` …
+        action: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A later version of Weir wrote the state.
+    #[error(
+        "{} has format {found}, this version of Weir knows {known}; use the later version, or another state.dir", path.display()
+    )]
+    Newer {
+        /// Where the format was found.
+        path: PathBuf,
+        /// The format found.
+        found: u32,
+        /// The latest format known.
+        known: u32,
+    },
+    /// The state folder belongs to another application.
+    #[error(
+        "state folder {} belongs to the application '{found}', not to '{wanted}'; give each app.id a state.dir of its own", dir.display()
+    )]
+    OtherApp {
+        /// The state folder.
+        dir: PathBuf,
+        /// `app.id` found there.
+        found: String,
+        /// `app.id` of this instance.
+        wanted: String,
+    },
+    /// Something that Weir wrote cannot be understood any more.
+    #[error("{what} in {} is damaged; delete that folder to restore its contents from Kafka", path.display())]
+    Damaged {
+        /// What it is: `the checkpoint` …
+        what: String,
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong with it, where a parser said.
+        source: Option<serde_json::Error>,
+    },
+    /// RocksDB failed: a full or broken disk, a damaged file.
+    #[error("cannot {action} the state in {}", dir.display())]
+    Disk {
+        /// What was tried: `open`, `write` …
+        action: &'static str,
+        /// The database's folder.
+        dir: PathBuf,
+        /// What RocksDB said.
+        source: rocksdb::Error,
+    },
+    /// The database is still open elsewhere in this process, longer than any reader should hold it.
+    #[error("the state in {} is still open elsewhere after {waited_ms} ms", dir.display())]
+    InUse {
+        /// The database's folder.
+        dir: PathBuf,
+        /// How long opening it was tried.
+        waited_ms: u128,
+    },
+    /// A store in memory would grow over its bound. Nothing of the batch was written.
+    #[error(
+        "store {store} is full: {rows} rows take {bytes} bytes, the next change makes it {wanted}, and {limit} are allowed; \
+         raise the store's bound, or keep it on disk"
+    )]
+    Full {
+        /// The store.
+        store: String,
+        /// Rows it holds.
+        rows: u64,
+        /// Bytes they take.
+        bytes: u64,
+        /// Bytes they would take.
+        wanted: u64,
+        /// Most bytes they may take.
+        limit: u64,
+    },
+    /// The topology has more stores than a database can number.
+    #[error("the task in {} has too many stores", dir.display())]
+    TooManyStores {
+        /// The database's folder.
+        dir: PathBuf,
+    },
+    /// The task has no store of that index.
+    #[error("the task in {} has no store number {index}", dir.display())]
+    NoStore {
+        /// The database's folder.
+        dir: PathBuf,
+        /// The index asked for.
+        index: u16,
+    },
+}
+
+impl Error {
+    /// A function that makes a [`Error::Folder`] of a system's error.
+    pub(super) fn folder(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        move |source| Self::Folder { action, path: path.to_path_buf(), source }
+    }
+
+    /// A function that makes a [`Error::Disk`] of RocksDB's error.
+    pub(super) fn disk(action: &'static str, dir: &Path) -> impl FnOnce(rocksdb::Error) -> Self {
+        move |source| Self::Disk { action, dir: dir.to_path_buf(), source }
+    }
+
+    /// As nodes see it: with everything that lies behind it in the text.
+    pub fn into_store_error(self, store: &str) -> StoreError {
+        let mut reason = self.to_string();
+        let mut source = std::error::Error::source(&self);
+        while let Some(cause) = source {
+            // Writing to a string cannot fail.
+            let _ = write!(reason, ": {cause}");
+            source = cause.source();
+        }
+        StoreError { store: store.to_owned(), reason }
+    }
+}
+
+/// The process that holds a lock, in words.
+fn process(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
+}
