@@ -18,7 +18,6 @@ pub mod store;
 // Level 4
 pub mod registry;
 pub mod restore;
-pub mod sink;
 pub mod view;
 // Level 5
 pub mod node;

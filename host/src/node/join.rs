@@ -17,6 +17,7 @@ use super::{BatchFailure, Item, Pass};
 /// Joins the items with their rows; one look-up a key, one call a batch.
 pub(super) fn run<I: Inputs>(
     pass: &mut Pass<'_, I>,
+    node: usize,
     table: JoinTable,
     left: bool,
     function: FunctionIndex,
@@ -49,13 +50,15 @@ pub(super) fn run<I: Inputs>(
         let row =
             item.record.key.as_ref().and_then(|key| at.get(key)).and_then(|at| rows.get(*at)).and_then(Option::as_ref);
         let right = row.map(|entry| entry.value.clone());
-        if right.is_some() {
-            pass.effects.hits += 1;
-        } else {
-            pass.effects.misses += 1;
-            if !left {
-                continue;
-            }
+        let lookups = pass.effects.tally.of_join(node);
+        match (&right, &item.record.key) {
+            (Some(_), _) => lookups.hit += 1,
+            (None, Some(_)) => lookups.miss += 1,
+            (None, None) => lookups.null_key += 1,
+        }
+        if right.is_none() && !left {
+            pass.dropped("no-row");
+            continue;
         }
         let Some(value) = item.record.value.clone() else { continue };
         pairs.push(JoinPair { key: item.record.key.clone(), left: value, right });

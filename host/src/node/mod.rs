@@ -9,10 +9,12 @@ mod aggregate;
 mod failure;
 mod join;
 mod pass;
+mod tally;
 mod transform;
 
 pub use failure::{BatchFailure, RecordFailure};
 pub use pass::{Effects, Emitted, Inputs, Output, Pass, PendingEmit};
+pub use tally::{Lookups, Tally};
 
 /// A record on its way through the nodes of a batch.
 #[derive(Clone, Debug)]

@@ -1,7 +1,5 @@
 //! One pass of a batch through all nodes of a sub-topology.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use crate::model::{
@@ -9,7 +7,7 @@ use crate::model::{
 };
 use crate::plan::{FunctionUse, JoinTable, NodeInput, NodeKind, OnError, SubtopologyPlan};
 
-use super::{BatchFailure, Item, RecordFailure, aggregate, join, transform};
+use super::{BatchFailure, Item, RecordFailure, Tally, aggregate, join, transform};
 
 /// Committed state of a task and what lies over it, as nodes look things up.
 pub trait Inputs {
@@ -39,12 +37,8 @@ pub struct Effects {
     pub outputs: Vec<Output>,
     /// Keys whose states are handed on at the next commit.
     pub pending: Vec<PendingEmit>,
-    /// Records left out, by reason (metrics' label values).
-    pub dropped: BTreeMap<&'static str, u64>,
-    /// Join look-ups that found a row.
-    pub hits: u64,
-    /// Join look-ups that found none.
-    pub misses: u64,
+    /// What it counts.
+    pub tally: Tally,
 }
 
 /// A state that an aggregate with `emit = "commit"` hands on at the next commit.
@@ -125,7 +119,7 @@ impl<I: Inputs> Pass<'_, I> {
             let items = gathered.into_iter();
             let result = match &node.kind {
                 NodeKind::Join { table, left, function } => {
-                    join::run(self, *table, *left, *function, items.map(|(_, item)| item).collect())?
+                    join::run(self, index, *table, *left, *function, items.map(|(_, item)| item).collect())?
                 }
                 NodeKind::Aggregate { store, functions, emit } => {
                     aggregate::run(self, index, *store, functions, *emit, items.collect())?
@@ -162,7 +156,7 @@ impl<I: Inputs> Pass<'_, I> {
 
     /// Counts a record that is left out.
     pub(super) fn dropped(&mut self, reason: &'static str) {
-        *self.effects.dropped.entry(reason).or_default() += 1;
+        self.effects.tally.drop_one(reason);
     }
 
     /// Does with a refused record what the function and the topology say.

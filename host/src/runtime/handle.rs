@@ -61,12 +61,23 @@ impl Handle {
             instance: self.instance.clone(),
             guarantee: self.guarantee.to_string(),
             generation: self.registry.get().map_or_else(Generation::default, |registry| registry.generation()),
-            waits_for: self.shared.waits_for(),
+            waits_for: self.waits_for(),
             tasks,
             global_tables,
             plugins: self.registry.get().map(|registry| registry.list()).unwrap_or_default(),
             stores: self.catalog.list(),
         }
+    }
+
+    /// What the instance waits for, and which plugins don't run here.
+    fn waits_for(&self) -> Vec<String> {
+        let mut waits = self.shared.waits_for();
+        for problem in self.registry.get().iter().flat_map(|registry| registry.problems()) {
+            if !waits.iter().any(|wait| wait.contains(&problem)) {
+                waits.push(problem);
+            }
+        }
+        waits
     }
 
     /// The conditions of readiness, each with what it waits for. Ready: all hold.

@@ -19,6 +19,7 @@ mod feed;
 mod global_tables;
 mod handle;
 mod instance;
+mod metered;
 mod options;
 mod prober;
 mod startup;

@@ -9,13 +9,14 @@ use crossbeam_channel::Receiver;
 
 use crate::kafka;
 use crate::model::{Generation, TaskId, TaskState, TaskStatus, TopicPartition};
-use crate::plugin::{PluginSet, ThreadLogic};
+use crate::plugin::PluginSet;
 use crate::task::CommitMetadata;
 
 use super::active_task::{ActiveTask, Turn};
 use super::committer::{Attempt, Committer};
 use super::event::{Event, Mailbox, OpenTask, Opened};
 use super::instance::Instance;
+use super::metered::Metered;
 
 /// How long an idle thread sleeps at most: events and records wake it.
 const IDLE: Duration = Duration::from_millis(200);
@@ -39,7 +40,7 @@ pub(super) fn start(
     let thread = std::thread::Builder::new()
         .name(name.clone())
         .spawn(move || {
-            let logic = plugins.logic();
+            let logic = Metered::new(plugins.logic(), &instance.plan.functions, &instance.counters);
             StreamThread {
                 name: format!("stream thread {index}"),
                 index,
@@ -79,7 +80,7 @@ struct StreamThread {
     /// Active plugins.
     plugins: Arc<PluginSet>,
     /// Their instances of this thread.
-    logic: ThreadLogic,
+    logic: Metered,
     /// Plugins to swap to at the next commit.
     next_plugins: Option<Arc<PluginSet>>,
     /// A commit whose outcome must be found out before anything else is processed.
@@ -326,7 +327,7 @@ impl StreamThread {
         let Some(plugins) = self.next_plugins.take() else { return };
         tracing::info!("{}: plugins of generation {}", self.name, plugins.generation());
         self.instance.counters.swaps.inc();
-        self.logic = plugins.logic();
+        self.logic = Metered::new(plugins.logic(), &self.instance.plan.functions, &self.instance.counters);
         self.plugins = plugins;
         for task in self.tasks.values_mut() {
             task.retry();

@@ -159,8 +159,16 @@ impl Start {
         self.shared.set_waits_for(Some("loading plugins".to_owned()));
         let registry = self.start_registry(&settings)?;
         let _only_once = self.registry.set(Arc::clone(&registry));
-        if self.shared.is_stopping() {
-            return Ok(());
+        // Without plugins there is nothing to run; one that is deployed meanwhile ends the wait.
+        while self.activation.current().is_none() {
+            if self.shared.is_stopping() {
+                registry.stop();
+                return Ok(());
+            }
+            let problems = registry.problems();
+            let waits = if problems.is_empty() { "waits for plugins".to_owned() } else { problems.join("; ") };
+            self.shared.set_waits_for(Some(waits));
+            std::thread::park_timeout(POLL);
         }
 
         let running = self.start_threads(settings, options, memory, &counts)?;

@@ -1,12 +1,11 @@
 //! Takes batches of input records and gives output records and state changes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use crate::model::{Entry, Logic, Record, StateRead, StateWrite, StoreError, StoreIndex, TaskId, TopicPartition};
-use crate::node::{BatchFailure, Effects, Emitted, Item, Output, Pass, PendingEmit, RecordFailure};
+use crate::node::{BatchFailure, Effects, Emitted, Item, Output, Pass, PendingEmit, RecordFailure, Tally};
 use crate::plan::{NodeKind, OnError, Plan, SourceKind, SubtopologyPlan, TimePolicy};
 
 use super::below::Below;
@@ -42,6 +41,8 @@ pub struct Step {
     pub rows: usize,
     /// Records for topics, in order.
     pub outputs: Vec<Output>,
+    /// What was counted.
+    pub tally: Tally,
 }
 
 impl Step {
@@ -123,10 +124,10 @@ pub struct StreamTask {
     failure: Option<TaskFailure>,
     /// Stream records processed since it was made.
     processed: u64,
-    /// Records left out, by reason.
-    dropped: BTreeMap<String, u64>,
-    /// Join look-ups: found, not found.
-    lookups: (u64, u64),
+    /// What it counted since it was made.
+    tally: Tally,
+    /// What it counted in this step.
+    step_tally: Tally,
 }
 
 impl StreamTask {
@@ -177,8 +178,8 @@ impl StreamTask {
             dirty: false,
             failure: None,
             processed: 0,
-            dropped: BTreeMap::new(),
-            lookups: (0, 0),
+            tally: Tally::default(),
+            step_tally: Tally::default(),
             plan,
         })
     }
@@ -228,14 +229,9 @@ impl StreamTask {
         self.processed
     }
 
-    /// Records left out, by reason.
-    pub fn dropped(&self) -> &BTreeMap<String, u64> {
-        &self.dropped
-    }
-
-    /// Join look-ups that found a row, and that found none.
-    pub fn lookups(&self) -> (u64, u64) {
-        self.lookups
+    /// What it counted since it was made.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
     }
 
     /// Next offsets to process, by source.
@@ -287,6 +283,8 @@ impl StreamTask {
             self.group.put_back(batch.into_iter().skip(done).collect());
         }
         self.dirty |= self.positions() != before;
+        step.tally = std::mem::take(&mut self.step_tally);
+        self.tally.add(&step.tally);
         Ok(step)
     }
 
@@ -323,7 +321,7 @@ impl StreamTask {
         self.dirty = true;
         match (store, row(record)) {
             (Some(store), Some((key, entry))) => self.overlay.apply(StateWrite { store, key, entry }),
-            _ => *self.dropped.entry("table-null-key".to_owned()).or_default() += 1,
+            _ => self.step_tally.drop_one("table-null-key"),
         }
     }
 
@@ -365,7 +363,7 @@ impl StreamTask {
                 let reason = failure.to_string();
                 match on_error {
                     OnError::Fail => return Err(Halt::Record(0, RecordFailure::Call(reason))),
-                    OnError::Skip => *self.dropped.entry("failed-call".to_owned()).or_default() += 1,
+                    OnError::Skip => self.step_tally.drop_one("failed-call"),
                     OnError::DeadLetter => {
                         let effects = self.with_pass(logic, batch, |pass| {
                             pass.dead_letter(function, 0, &reason);
@@ -428,11 +426,7 @@ impl StreamTask {
         }
         outputs.extend(effects.outputs);
         self.pending.extend(effects.pending);
-        for (reason, count) in effects.dropped {
-            *self.dropped.entry(reason.to_owned()).or_default() += count;
-        }
-        self.lookups.0 += effects.hits;
-        self.lookups.1 += effects.misses;
+        self.step_tally.add(&effects.tally);
         self.dirty = true;
     }
 

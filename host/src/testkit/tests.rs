@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::{DriverError, NativeFunction, NativeLogic, TopologyTestDriver};
 use crate::model::{FunctionIndex, Header, Outcome, Record, Refusal, StoreIndex, Verdict};
-use crate::node::RecordFailure;
+use crate::node::{Lookups, RecordFailure};
 use crate::plan::{
     Emit, FunctionKind, FunctionUse, JoinTable, NodeInput, NodeKind, NodePlan, OnError, Plan, SourceKind, SourcePlan,
     StoreKind, StoreOrigin, StorePlan, SubtopologyPlan, TimePolicy,
@@ -149,13 +149,13 @@ fn a_left_join_and_a_cogroup_as_kafka_streams_does_them() {
     let out = driver.read("out");
     assert_eq!(shown(&out), ["k=b1@9", "k=b1a1/row @10", "l=a2/- @11", "k=b1a1/row b2@12"]);
     assert!(out.iter().all(|record| record.headers.len() == 1), "the transformer's header is there");
-    let dropped = driver.tasks().next().unwrap().dropped().clone();
+    let tally = driver.tasks().next().unwrap().tally().clone();
     // A left join passes a record without a key on (KIP-962); the aggregate then drops it.
     assert_eq!(
-        dropped.iter().map(|(reason, count)| (reason.as_str(), *count)).collect::<Vec<_>>(),
+        tally.dropped.into_iter().collect::<Vec<_>>(),
         [("null-key", 1), ("null-value", 2), ("table-null-key", 1)]
     );
-    assert_eq!(driver.tasks().next().unwrap().lookups(), (1, 2));
+    assert_eq!(tally.lookups[&0], Lookups { hit: 1, miss: 1, null_key: 1 });
 }
 
 #[test]
@@ -327,7 +327,7 @@ proptest! {
             }
             driver.run().unwrap();
             let states: Vec<_> = ["k", "l", "m"].map(|key| driver.entry("s", key.as_bytes()).unwrap()).into();
-            (driver.read("out"), driver.read("dead"), states, driver.tasks().next().unwrap().dropped().clone())
+            (driver.read("out"), driver.read("dead"), states, driver.tasks().next().unwrap().tally().clone())
         };
         prop_assert_eq!(run(1), run(batch));
     }

@@ -18,6 +18,7 @@ use crate::task::{StreamTask, may_follow};
 use crate::runtime::event::OpenTask;
 use crate::runtime::feed::{FETCH_RECORDS, Feed};
 use crate::runtime::instance::Instance;
+use crate::runtime::metered;
 
 /// Rounds of fetches in one restore turn, so that events are not kept waiting.
 const RESTORE_ROUNDS: usize = 8;
@@ -397,6 +398,7 @@ impl ActiveTask {
             fetched += fill(task, stream.source, &mut stream.queue, quota, &mut self.buffer)?.0;
         }
         let step = task.step(logic).map_err(|error| crate::runtime::chain(&error))?;
+        metered::count(&self.instance.counters, task.part(), step.records, &step.tally);
         if let Some(failure) = task.failure() {
             let reason = failure.to_string();
             self.fail(reason);

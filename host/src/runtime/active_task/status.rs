@@ -36,7 +36,12 @@ impl ActiveTask {
             restore: self.restores(now).collect(),
             inputs,
             processed: self.before + self.task.as_ref().map_or(0, StreamTask::processed),
-            dropped: self.task.as_ref().map(|task| task.dropped().clone()).unwrap_or_default(),
+            dropped: self
+                .task
+                .iter()
+                .flat_map(|task| &task.tally().dropped)
+                .map(|(of, n)| ((*of).to_owned(), *n))
+                .collect(),
             generation: self.checkpoint.generation,
         }
     }
