@@ -63,6 +63,26 @@ impl<'a> Setup<'a> {
     }
 }
 
+/// An answer over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Status code.
+    pub status: u16,
+    /// The header `content-type`, if there is one.
+    pub content_type: Option<String>,
+    /// The body.
+    pub body: String,
+}
+
+/// The answer to a GET of `url`, whatever the status.
+pub fn get(url: &str) -> Result<Answer> {
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(TIMEOUT)).build();
+    let agent: ureq::Agent = config.into();
+    let mut answer = agent.get(url).call()?;
+    let content_type = answer.headers().get("content-type").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    Ok(Answer { status: answer.status().as_u16(), content_type, body: answer.body_mut().read_to_string()? })
+}
+
 /// A running `weir run`. Killed when dropped.
 pub struct Host {
     /// The process.
@@ -116,10 +136,13 @@ impl Host {
 
     /// Status code and body of a GET, whatever the status.
     pub fn get(&self, path: &str) -> Result<(u16, String)> {
-        let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(TIMEOUT)).build();
-        let agent: ureq::Agent = config.into();
-        let mut answer = agent.get(format!("{}{path}", self.url())).call()?;
-        Ok((answer.status().as_u16(), answer.body_mut().read_to_string()?))
+        let Answer { status, body, .. } = self.answer(path)?;
+        Ok((status, body))
+    }
+
+    /// The answer to a GET, whatever the status.
+    pub fn answer(&self, path: &str) -> Result<Answer> {
+        get(&format!("{}{path}", self.url()))
     }
 
     /// The status.

@@ -21,7 +21,7 @@ fn command_lines_of_the_documentation_are_taken() {
         "weir run weir.toml --set app.threads=2 --set kafka.bootstrap.servers=localhost:9092 --log-format json",
         "weir check weir.toml -o json",
         "weir demo",
-        "weir demo orders --exit",
+        "weir demo orders --exit --listen 127.0.0.1:0 --plugins plugins/target/weir",
         "weir plugin inspect p.wasm",
         "weir plugin deploy p.wasm --name projekt --message why --server http://localhost:1",
         "weir plugin list",
