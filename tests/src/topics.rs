@@ -259,6 +259,12 @@ fn visit(bootstrap: &str, topic: &str, mut each: impl FnMut(TopicRecord)) -> Res
     Ok(())
 }
 
+/// The end of a partition's log.
+pub fn end(bootstrap: &str, topic: &str, partition: i32) -> Result<i64> {
+    let consumer: BaseConsumer = client(bootstrap).create()?;
+    Ok(retry(|| consumer.fetch_watermarks(topic, partition, Duration::from_secs(5)))?.1)
+}
+
 /// Tries until it works, or for too long.
 fn retry<T>(mut attempt: impl FnMut() -> Result<T, KafkaError>) -> Result<T> {
     let start = Instant::now();
