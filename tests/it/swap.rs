@@ -82,7 +82,9 @@ fn swap_under_load(guarantee: &str) -> Result<()> {
     let state = dir.path().join("state");
     let setup = Setup::new("projekt", broker.bootstrap_servers(), &state)
         .set("app.guarantee", guarantee)
-        .set("app.threads", "4");
+        .set("app.threads", "4")
+        // So long the group waits for a member that was killed.
+        .set("kafka.session.timeout.ms", "6000");
     let mut host = Host::start(&setup)?;
     host.wait_ready()?;
     let load = Load::start(&broker, 0);

@@ -14,7 +14,7 @@ use super::{ensure_not_ready, evil, setup, task, terminate, wait_failed};
 
 /// What the values of the first partitions tell the plugin to do, and what its task says then. The last one does nothing.
 const DEEDS: [(&str, &str); 7] = [
-    ("trap", "trap: panicked at"),
+    ("trap", "trap: panic: a trap on purpose, at evil/src/deed.rs"),
     ("abort", "trap: "),
     ("spin", "time-out: "),
     ("bomb", "memory limit: "),

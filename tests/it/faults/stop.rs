@@ -86,6 +86,7 @@ fn sigterm_ends_it_while_records_flow_and_in_the_middle_of_a_restore() -> Result
     drop(load);
     let start = Instant::now();
     let ended = host.terminate()?;
+    eprintln!("{ended} {:?} {}", start.elapsed(), host.log());
     ensure!(start.elapsed() < BOUND && ended.code().is_some(), "{ended} after {:?}: {}", start.elapsed(), host.log());
     Ok(())
 }

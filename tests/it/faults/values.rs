@@ -53,9 +53,11 @@ fn nulls_are_left_out_and_counted(broker: &Broker, host: &Host) -> Result<()> {
         Ok(())
     })
     .with_context(|| host.log())?;
-    let status = host.status()?;
-    let of_task = &task(&status, "0_0")?["dropped"];
-    ensure!(of_task["null-key"] == 2 && of_task["null-value"] == 2 && of_task["table-null-key"] == 1, "{of_task}");
+    host.wait_status("the task's own counts", |status| {
+        let dropped = &task(status, "0_0")?["dropped"];
+        ensure!(dropped["null-key"] == 2 && dropped["null-value"] == 2 && dropped["table-null-key"] == 1, "{dropped}");
+        Ok(())
+    })?;
     let missed = host.get("/metrics")?.1.lines().filter(|line| line.contains("result=\"null_key\"} 1")).count();
     ensure!(missed == 2, "{missed} joins had no key to look up");
     host.wait_ready()
@@ -70,7 +72,10 @@ fn records_that_cannot_be_processed_are_left_out_or_stop_their_task() -> Result<
     topics::create(&bootstrap, &[("letters", 1, &[])])?;
     load::write_rows(&broker)?;
     let state = dir.path().join("state");
-    let setup = setup(changed_projekt(dir.path(), &[])?, &broker, &state).set("app.threads", "4");
+    let setup = setup(changed_projekt(dir.path(), &[])?, &broker, &state)
+        .set("app.threads", "4")
+        // So long the group waits for a member that was killed.
+        .set("kafka.session.timeout.ms", "6000");
     let mut host = Host::start(&setup)?;
     let load = Load::start(&broker, 0);
     load::wait_flowing(&broker)?;
