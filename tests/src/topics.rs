@@ -18,6 +18,8 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::wait::until;
+
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -86,7 +88,8 @@ pub fn create(bootstrap: &str, topics: &[NewTopicSpec<'_>]) -> Result<()> {
     let consumer: BaseConsumer = client(bootstrap).create()?;
     for (name, partitions, _) in topics {
         for partition in 0..*partitions {
-            retry(|| consumer.fetch_watermarks(name, partition, Duration::from_secs(5)))?;
+            let ask = || Ok(consumer.fetch_watermarks(name, partition, Duration::from_secs(5))?);
+            until(&format!("{name}-{partition}"), PATIENCE, ask)?;
         }
     }
     Ok(())
@@ -222,7 +225,7 @@ fn visit(bootstrap: &str, topic: &str, mut each: impl FnMut(TopicRecord)) -> Res
     config.set("group.id", "reads-only").set("enable.auto.commit", "false").set("isolation.level", "read_committed");
     config.set("enable.partition.eof", "true").set("fetch.wait.max.ms", "50");
     let consumer: BaseConsumer = config.create()?;
-    let metadata = retry(|| consumer.fetch_metadata(Some(topic), Duration::from_secs(10)))?;
+    let metadata = until(topic, PATIENCE, || Ok(consumer.fetch_metadata(Some(topic), Duration::from_secs(10))?))?;
     let found = metadata.topics().iter().find(|found| found.name() == topic && found.error().is_none());
     let partitions = found.with_context(|| format!("topic '{topic}' does not exist"))?.partitions().len();
     let mut list = TopicPartitionList::new();
@@ -262,19 +265,8 @@ fn visit(bootstrap: &str, topic: &str, mut each: impl FnMut(TopicRecord)) -> Res
 /// The end of a partition's log.
 pub fn end(bootstrap: &str, topic: &str, partition: i32) -> Result<i64> {
     let consumer: BaseConsumer = client(bootstrap).create()?;
-    Ok(retry(|| consumer.fetch_watermarks(topic, partition, Duration::from_secs(5)))?.1)
-}
-
-/// Tries until it works, or for too long.
-fn retry<T>(mut attempt: impl FnMut() -> Result<T, KafkaError>) -> Result<T> {
-    let start = Instant::now();
-    loop {
-        match attempt() {
-            Ok(value) => return Ok(value),
-            Err(error) if start.elapsed() > PATIENCE => return Err(error.into()),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
+    let ends = || Ok(consumer.fetch_watermarks(topic, partition, Duration::from_secs(5))?.1);
+    until("the end of a log", PATIENCE, ends)
 }
 
 /// Waits for an admin request in this thread.
