@@ -43,6 +43,12 @@ impl TopicAdmin {
         Ok(Self { ends: LogEnds::new(settings)?, settings: settings.clone() })
     }
 
+    /// Which broker could not be reached, and why; `None` once one answers.
+    pub fn connection_error(&self) -> Option<String> {
+        self.ends.serve();
+        self.ends.client().context().connection.error()
+    }
+
     /// Partition count of each topic in order, `None` where it does not exist. Never creates a topic.
     pub fn partition_counts(&self, topics: &[&str], timeout: Duration) -> Result<Vec<Option<i32>>, Error> {
         let deadline = Instant::now() + timeout;
@@ -69,7 +75,7 @@ impl TopicAdmin {
             if Instant::now() >= deadline {
                 return Err(Error::Timeout { what: what(), after: timeout });
             }
-            thread::sleep(LOOK_EVERY);
+            self.ends.pause(LOOK_EVERY);
         }
     }
 
@@ -151,7 +157,7 @@ impl TopicAdmin {
             match self.ends.of(partition, left) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_retriable() || matches!(error, Error::Missing { .. }) => {
-                    thread::sleep(LOOK_EVERY);
+                    self.ends.pause(LOOK_EVERY);
                 }
                 Err(error) => return Err(error),
             }
