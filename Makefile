@@ -5,13 +5,13 @@
 demo:
 	@scripts/setup.sh demo
 	@scripts/plugins.sh
-	cargo run --release --locked --package weir -- demo $(ARGS)
+	cargo run --release --locked --package weir --features embedded-plugins -- demo $(ARGS)
 
 # target/release/weir and plugins/target/weir/*.wasm
 build:
 	@scripts/setup.sh build
 	@scripts/plugins.sh
-	cargo build --release --locked --package weir
+	cargo build --release --locked --package weir --features embedded-plugins
 
 # Everything that CI runs: format, lints, the plugins' own tests, then unit, integration, end-to-end and documentation tests.
 test:

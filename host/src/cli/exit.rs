@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use super::{Output, client, wait};
+use super::{Output, client, demo, wait};
 use crate::config::Problems;
 use crate::telemetry::logging;
 use crate::{http, kafka, registry, runtime, store};
@@ -27,7 +27,7 @@ pub(super) enum Exit {
     Denied,
     /// The configuration is wrong.
     Config,
-    /// Interrupted a second time.
+    /// Interrupted before it was done.
     Interrupted,
 }
 
@@ -73,6 +73,9 @@ fn of_link(error: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     }
     if error.is::<wait::NotReady>() {
         return Some(Exit::NotReady);
+    }
+    if error.is::<demo::Interrupted>() {
+        return Some(Exit::Interrupted);
     }
     None.or_else(|| error.downcast_ref().map(of_client))
         .or_else(|| error.downcast_ref().map(of_http))

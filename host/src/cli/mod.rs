@@ -156,14 +156,14 @@ fn execute(global: Global, command: Command) -> anyhow::Result<()> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect();
     let screen = Screen::new(global.quiet > 0);
-    // Servers tell what they do; other commands only what is wrong.
-    let usual = if matches!(command, Command::Run(_) | Command::Demo(_)) { 0 } else { -1 };
+    // A server tells what it does; other commands log only what is wrong (the demo tells its story itself).
+    let usual = if matches!(command, Command::Run(_)) { 0 } else { -1 };
     screen.start_logging(&global, usual, &env)?;
     let context = Context { output: global.output, client: Client::new(&global.server), screen, env };
     match command {
         Command::Run(args) => run::run(&args, &context),
         Command::Check(args) => check::run(&args, &context),
-        Command::Demo(args) => demo::run(args),
+        Command::Demo(args) => demo::run(&args, &context),
         Command::Plugin(command) => plugin::run(command, &context),
         Command::Query(args) => query::run(&args, &context),
         Command::Status => status::run(&context),

@@ -15,12 +15,19 @@ pub(super) struct Screen {
     bars: MultiProgress,
     /// Whether bars can be drawn.
     draws: bool,
+    /// Whether the user wants to read only what is wrong.
+    quiet: bool,
 }
 
 impl Screen {
     /// Stderr; `quiet` draws no bars.
     pub(super) fn new(quiet: bool) -> Self {
-        Self { bars: MultiProgress::new(), draws: io::stderr().is_terminal() && !quiet }
+        Self { bars: MultiProgress::new(), draws: io::stderr().is_terminal() && !quiet, quiet }
+    }
+
+    /// Whether the user wants to read only what is wrong.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// Where bars go, if they can be drawn.
