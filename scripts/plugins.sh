@@ -2,7 +2,7 @@
 # Builds the plugins, as the core modules that the host takes: plugins/target/weir/*.wasm
 #
 #   projekt.wasm, projekt-v2.wasm (one optional field more, same state version), projekt-lacking.wasm (without `ausgabe`),
-#   orders.wasm, evil.wasm
+#   orders.wasm, evil.wasm, evil-tame.wasm (does what values say no longer)
 #
 # With nothing changed it takes a fraction of a second. Environment: WEIR_CACHE, CARGO_TARGET_DIR; see guest-toolchain.sh.
 set -euo pipefail
@@ -38,5 +38,6 @@ plugin projekt-v2 projekt --features v2
 plugin projekt-lacking projekt --features lacking
 plugin orders orders
 plugin evil evil
+plugin evil-tame evil --features tame
 mv "$stamp.new" "$stamp"
 say "ready: $(cd "$out" && echo *.wasm)"

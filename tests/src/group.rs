@@ -40,3 +40,13 @@ pub fn wait_caught_up(bootstrap: &str, group: &str, inputs: &[&str], timeout: Du
         Ok(())
     })
 }
+
+/// The offset that a group has committed for a partition, if it has.
+pub fn committed(bootstrap: &str, group: &str, topic: &str, partition: i32) -> Result<Option<i64>> {
+    let consumer: BaseConsumer = topics::client(bootstrap).set("group.id", group).create()?;
+    let mut list = TopicPartitionList::new();
+    list.add_partition(topic, partition);
+    let committed = consumer.committed_offsets(list, QUESTION)?;
+    let offset = committed.find_partition(topic, partition).map(|found| found.offset());
+    Ok(offset.and_then(|offset| offset.to_raw()).filter(|offset| *offset >= 0))
+}

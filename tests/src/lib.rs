@@ -2,6 +2,7 @@
 
 pub mod broker;
 pub mod classpath;
+pub mod command;
 pub mod group;
 pub mod host;
 pub mod topics;

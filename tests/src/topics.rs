@@ -262,6 +262,13 @@ fn visit(bootstrap: &str, topic: &str, mut each: impl FnMut(TopicRecord)) -> Res
     Ok(())
 }
 
+/// The end of a partition's log.
+pub fn end(bootstrap: &str, topic: &str, partition: i32) -> Result<i64> {
+    let consumer: BaseConsumer = client(bootstrap).create()?;
+    let ends = || Ok(consumer.fetch_watermarks(topic, partition, Duration::from_secs(5))?.1);
+    until("the end of a log", PATIENCE, ends)
+}
+
 /// Waits for an admin request in this thread.
 fn block_on<F: Future>(future: F) -> F::Output {
     /// Unparks the waiting thread.

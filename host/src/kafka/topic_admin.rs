@@ -43,6 +43,12 @@ impl TopicAdmin {
         Ok(Self { ends: LogEnds::new(settings)?, settings: settings.clone() })
     }
 
+    /// Which broker could not be reached, and why; `None` once one answers.
+    pub fn connection_error(&self) -> Option<String> {
+        self.ends.serve();
+        self.ends.client().context().connection.error()
+    }
+
     /// Partition count of each topic in order, `None` where it does not exist. Never creates a topic.
     pub fn partition_counts(&self, topics: &[&str], timeout: Duration) -> Result<Vec<Option<i32>>, Error> {
         let deadline = Instant::now() + timeout;

@@ -21,7 +21,11 @@ const MISSING: Duration = Duration::from_secs(5);
 pub(super) type Counts = BTreeMap<String, i32>;
 
 /// Asks until the broker answers; the status says what is wrong meanwhile. `None`: told to stop.
-fn until_answered<T>(shared: &Shared, mut ask: impl FnMut() -> Result<T, kafka::Error>) -> Result<Option<T>, Error> {
+fn until_answered<T>(
+    admin: &TopicAdmin,
+    shared: &Shared,
+    mut ask: impl FnMut() -> Result<T, kafka::Error>,
+) -> Result<Option<T>, Error> {
     let mut told = None;
     loop {
         match ask() {
@@ -30,7 +34,9 @@ fn until_answered<T>(shared: &Shared, mut ask: impl FnMut() -> Result<T, kafka::
                 return Ok(Some(answer));
             }
             Err(error) if error.is_retriable() => {
-                let reason = format!("cannot reach the broker: {}", super::chain(&error));
+                // The client knows which broker it was.
+                let reason = admin.connection_error().unwrap_or_else(|| super::chain(&error));
+                let reason = format!("cannot reach the broker (kafka.\"bootstrap.servers\"): {reason}");
                 if told.as_ref() != Some(&reason) {
                     tracing::warn!("{reason}; trying again until it answers");
                 }
@@ -70,7 +76,9 @@ pub(super) fn check(
         .map(|topic| NewTopic { name: topic.name, partitions: topic.partitions, config: topic.config })
         .collect();
     let names: Vec<&str> = wanted.iter().map(|topic| topic.name.as_str()).collect();
-    let Some(found) = until_answered(shared, || admin.partition_counts(&names, QUESTION))? else { return Ok(None) };
+    let Some(found) = until_answered(admin, shared, || admin.partition_counts(&names, QUESTION))? else {
+        return Ok(None);
+    };
     let mut missing = Vec::new();
     for (topic, found) in wanted.into_iter().zip(found) {
         match found {
@@ -91,7 +99,7 @@ pub(super) fn check(
     if !missing.is_empty() {
         let names: Vec<&str> = missing.iter().map(|topic| topic.name.as_str()).collect();
         tracing::info!(topics = names.join(" "), "creating internal topics");
-        let Some(()) = until_answered(shared, || admin.create(&missing, CREATE))? else { return Ok(None) };
+        let Some(()) = until_answered(admin, shared, || admin.create(&missing, CREATE))? else { return Ok(None) };
     }
     Ok(Some(counts))
 }
@@ -100,7 +108,9 @@ pub(super) fn check(
 fn existing(topics: &[&str], admin: &TopicAdmin, shared: &Shared) -> Result<Option<Counts>, Error> {
     let mut since: Option<Instant> = None;
     loop {
-        let Some(found) = until_answered(shared, || admin.partition_counts(topics, QUESTION))? else { return Ok(None) };
+        let Some(found) = until_answered(admin, shared, || admin.partition_counts(topics, QUESTION))? else {
+            return Ok(None);
+        };
         let missing: Vec<String> = topics
             .iter()
             .zip(&found)

@@ -3,7 +3,7 @@
 //! Each kind's functions begin with the kind: `join_`, `fold_`, `transform_`, `view_`, then comes what they do: see
 //! [`deed::DEEDS`] and [`view::VIEWS`]. `…_echo` is well behaved: a join gives the stream record's value, a fold counts, a
 //! transformation hands on the record as it is. `…_obey` does for each record what its value says (`trap`, `reject`, …), and
-//! is well behaved where the value names no deed.
+//! is well behaved where the value names no deed. With the feature `tame` it always is.
 //!
 //! The configuration `{"refuse": "why"}` makes `init` refuse, `{"start": "trap"}` makes it do that deed.
 
