@@ -30,7 +30,6 @@ const HOMES: &[(&str, &[&str])] = &[
 const SLEEPERS: &[(&str, &str)] = &[
     ("host/src/cli/wait.rs", "another process gets ready and can only be asked"),
     ("host/src/plugin/engine.rs", "the epoch is a clock: it ticks when time has passed, and for no other reason"),
-    ("host/src/kafka/topic_admin.rs", "a broker tells nobody when a new topic has its leaders"),
     ("host/src/store/database.rs", "RocksDB tells nobody when another process lets go of its lock"),
     ("tests/src/broker.rs", "another process opens a port, or ends, without telling us"),
     ("tests/src/wait.rs", "the one place where tests ask other processes again and again"),
