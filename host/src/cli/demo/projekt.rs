@@ -65,6 +65,7 @@ pub(super) fn play(props: &Props, stage: &Stage) -> anyhow::Result<()> {
     fill(props, stage)?;
     let without_barrier = run(props, stage, &WITHOUT)?;
     stage.leave()?;
+    props.narration.say("");
     let with_barrier = run(props, stage, &WITH)?;
     let comparison = Comparison { without_barrier, with_barrier };
     props.narration.say("");
