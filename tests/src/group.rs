@@ -40,3 +40,44 @@ pub fn wait_caught_up(bootstrap: &str, group: &str, inputs: &[&str], timeout: Du
         Ok(())
     })
 }
+
+/// How much of its inputs a group has committed, asked again and again.
+pub struct Progress {
+    /// Asks.
+    consumer: BaseConsumer,
+    /// All partitions of the inputs.
+    partitions: TopicPartitionList,
+}
+
+impl Progress {
+    /// Of a group on its inputs, which must exist.
+    pub fn new(bootstrap: &str, group: &str, inputs: &[&str]) -> Result<Self> {
+        let consumer: BaseConsumer =
+            topics::client(bootstrap).set("group.id", group).set("isolation.level", "read_uncommitted").create()?;
+        let mut partitions = TopicPartitionList::new();
+        for input in inputs {
+            let metadata = consumer.fetch_metadata(Some(input), QUESTION)?;
+            for partition in metadata.topics().iter().flat_map(rdkafka::metadata::MetadataTopic::partitions) {
+                partitions.add_partition(input, partition.id());
+            }
+        }
+        Ok(Self { consumer, partitions })
+    }
+
+    /// The sum of the offsets committed so far.
+    pub fn committed(&self) -> Result<i64> {
+        let committed = self.consumer.committed_offsets(self.partitions.clone(), QUESTION)?;
+        let offset = |offset| if let Offset::Offset(at) = offset { at } else { 0 };
+        Ok(committed.elements().iter().map(|element| offset(element.offset())).sum())
+    }
+
+    /// Waits until at least `goal` offsets are committed.
+    pub fn wait(&self, goal: usize, timeout: Duration) -> Result<()> {
+        let goal = i64::try_from(goal)?;
+        wait::until("progress of the group", timeout, || {
+            let committed = self.committed()?;
+            ensure!(committed >= goal, "{committed} of {goal} offsets");
+            Ok(())
+        })
+    }
+}
