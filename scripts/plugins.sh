@@ -32,7 +32,7 @@ plugin() {
     cmp -s "$made" "$out/$1.wasm" || cp "$made" "$out/$1.wasm"
 }
 
-say "building (the first time: half a minute)"
+say "building (the first time: one to four minutes)"
 plugin projekt projekt
 plugin projekt-v2 projekt --features v2
 plugin projekt-lacking projekt --features lacking

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the Java programs when needed and runs one:
-#   peer.sh generator|app|oracle|dump|latency [options]     (each tells its options with --help)
+#   peer.sh generator|app|oracle|dump|topic|latency [options]     (each tells its options with --help)
 # Environment: PEER_JVM (default -Xmx1g), PEER_LOG (warn)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,7 @@ if [ ! -s "$cp" ] || [ -n "$(find "$app/src" "$app/pom.xml" -newer "$cp" -print 
 fi
 case ${1:-} in
   generator) main=Generator ;; app) main=App ;; oracle) main=Oracle ;;
-  dump) main=Dump ;; latency) main=Latency ;;
+  dump) main=Dump ;; topic) main=Topic ;; latency) main=Latency ;;
   build) exit 0 ;;
   *) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -378,3 +378,36 @@ pub fn start<C: DeserializeOwned>(
 pub fn started(functions: &std::sync::OnceLock<Functions>) -> &Functions {
     functions.get().unwrap_or_else(|| broken("a call before init"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+
+    use super::*;
+
+    /// Starts a plugin without configuration.
+    fn start_plain(functions: &OnceLock<Functions>, config: &str) -> Result<(), String> {
+        start(functions, config, |_: &NoConfig| Ok(Functions::default()))
+    }
+
+    #[test]
+    fn a_plugin_without_configuration_refuses_one() {
+        assert_eq!(start_plain(&OnceLock::new(), "{}"), Ok(()));
+        let refusal = start_plain(&OnceLock::new(), r#"{"size":1}"#).unwrap_err();
+        assert!(refusal.starts_with("the configuration cannot be read: unknown field `size`"), "{refusal}");
+    }
+
+    #[test]
+    fn what_the_check_says_refuses_the_start() {
+        let outcome = start(&OnceLock::new(), "7", |size: &u32| Err(format!("{size} is too many")));
+        assert_eq!(outcome, Err("7 is too many".to_owned()));
+    }
+
+    #[test]
+    fn an_instance_starts_once() {
+        let functions = OnceLock::new();
+        assert_eq!(start_plain(&functions, "{}"), Ok(()));
+        assert!(start_plain(&functions, "{}").is_err());
+        assert!(functions.get().is_some());
+    }
+}

@@ -100,3 +100,58 @@ fn join<'a, J: Joiner>(
     into.encode(&joiner.join(key, value, row)?)
         .map_err(|error| Refusal::reject(format!("the joined value cannot be written: {error}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Json;
+
+    /// Divides the value by the row.
+    struct Divide;
+
+    impl Joiner for Divide {
+        const NAME: &'static str = "divide";
+        const DOC: &'static str = "Divides the value by the row.";
+        type Key<'a> = &'a str;
+        type Value<'a> = Json<i64>;
+        type Row<'a> = Json<i64>;
+        type Joined<'a> = Option<String>;
+
+        fn join(&self, key: &str, value: Json<i64>, row: Json<i64>) -> Result<Option<String>, Refusal> {
+            if key == "none" {
+                return Ok(None);
+            }
+            let quotient = value.0.checked_div(row.0).ok_or_else(|| Refusal::reject("division by 0"))?;
+            Ok(Some(quotient.to_string()))
+        }
+    }
+
+    #[test]
+    fn each_pair_has_a_field_and_the_refused_ones_a_reason() {
+        let pairs: &[[Option<&str>; 3]] = &[
+            [Some("a"), Some("8"), Some("2")],
+            [Some("a"), Some("8"), Some("0")],
+            [Some("none"), Some("8"), Some("2")],
+            [None, Some("8"), Some("2")],
+            [Some("a"), Some("eight"), Some("2")],
+            [Some("a"), Some("8"), None],
+            [Some("a"), Some("9"), Some("3")],
+        ];
+        let mut writer = Writer::default();
+        pairs.iter().flatten().for_each(|field| writer.field(field.map(str::as_bytes)));
+        let Joined { values, refused } = Divide.join_batch(&writer.finish());
+        let mut reader = Reader::new(&values);
+        let got: Vec<_> = (0..reader.len()).map(|_| reader.field().map(|f| str::from_utf8(f).unwrap())).collect();
+        assert_eq!(got, [Some("4"), None, None, None, None, None, Some("3")]);
+        let reasons: Vec<_> = refused.iter().map(|refusal| (refusal.index, refusal.reason.as_str())).collect();
+        assert_eq!(
+            reasons,
+            [
+                (1, "division by 0"),
+                (3, "the key cannot be read: it is null"),
+                (4, "the value cannot be read: expected value at line 1 column 1"),
+                (5, "the row cannot be read: it is null"),
+            ]
+        );
+    }
+}

@@ -170,3 +170,66 @@ fn transform<T: Transformer>(
         .collect::<Result<Headers<'_>, Refusal>>()?;
     transformer.transform(Record { key, value, timestamp, headers }, output)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes a record of each word; stops at the word "bad", after it has emitted those before.
+    struct Words;
+
+    impl Transformer for Words {
+        const NAME: &'static str = "words";
+        const DOC: &'static str = "Makes a record of each word.";
+        type Key<'a> = Option<&'a str>;
+        type Value<'a> = &'a str;
+
+        fn transform<'a>(
+            &self,
+            record: Record<'a, Option<&'a str>, &'a str>,
+            output: &mut Output,
+        ) -> Result<(), Refusal> {
+            for word in record.value.split_whitespace() {
+                if word == "bad" {
+                    return Err(Refusal::reject("a bad word"));
+                }
+                output.emit(&record.clone().with_value(word))?;
+            }
+            Ok(())
+        }
+    }
+
+    /// The records of a batch and what becomes of them.
+    fn transform_all(values: &[Option<&str>]) -> Transformed {
+        let mut fields = Writer::default();
+        for value in values {
+            fields.field(None);
+            fields.field(value.map(str::as_bytes));
+            fields.field(Some(b"h"));
+            fields.field(None);
+        }
+        let records = Records {
+            fields: fields.finish(),
+            timestamps: (10..).take(values.len()).collect(),
+            headers: vec![1; values.len()],
+        };
+        Words.transform_batch(&records)
+    }
+
+    #[test]
+    fn records_know_what_they_were_made_of_and_a_refused_one_leaves_none() {
+        let Transformed { records, origins, refused } =
+            transform_all(&[Some("a b"), Some("c bad d"), Some(""), None, Some("e")]);
+        let mut reader = Reader::new(&records.fields);
+        let mut words = Vec::new();
+        while !reader.is_empty() {
+            assert_eq!(reader.field(), None, "the key");
+            words.push(str::from_utf8(reader.field().unwrap()).unwrap());
+            assert_eq!((reader.field(), reader.field()), (Some(b"h".as_slice()), None), "the header");
+        }
+        assert_eq!(words, ["a", "b", "e"]);
+        assert_eq!((records.timestamps, records.headers, origins), (vec![10, 10, 14], vec![1; 3], vec![0, 0, 4]));
+        let reasons: Vec<_> = refused.iter().map(|refusal| (refusal.index, refusal.reason.as_str())).collect();
+        assert_eq!(reasons, [(1, "a bad word"), (3, "the value cannot be read: it is null")]);
+    }
+}

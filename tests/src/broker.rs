@@ -72,12 +72,14 @@ impl Broker {
     /// Starts the broker again after `kill` or `stop`: the same data, the same port.
     pub fn restart(&mut self) -> Result<()> {
         ensure!(self.process.is_none(), "the broker runs");
+        classpath::find("java", "openjdk-17-jre-headless")?;
         let mut java = Command::new("sh");
         java.args(["-c", GUARD, "guard", "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
         java.args(["-XX:+ExitOnOutOfMemoryError", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]);
         java.args(["-cp", &classpath::resolve()?, "kafka.Kafka"]).arg(self.dir.join("server.properties"));
         java.env("LOG", self.dir.join("broker.log")).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut guard = java.spawn().map_err(|error| classpath::missing("sh", "a shell", error))?;
+        // The shell tells how the broker ended; the log has it.
+        let mut guard = java.stderr(Stdio::null()).spawn().context("start a shell")?;
         let mut pid = String::new();
         BufReader::new(guard.stdout.take().context("stdout")?).read_line(&mut pid)?;
         let pid = pid.trim().parse().context("the broker's pid")?;
@@ -185,7 +187,8 @@ fn format(dir: &Path) -> Result<()> {
         let mut java = Command::new("java");
         java.args(["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", &classpath::resolve()?]);
         java.args(["kafka.tools.StorageTool", "format", "-t", "d2VpcnRlc3Ricm9rZXIwMA", "-c"]).arg(&properties);
-        let output = java.output().map_err(|error| classpath::missing("java", "openjdk-17-jre-headless", error))?;
+        classpath::find("java", "openjdk-17-jre-headless")?;
+        let output = java.output().context("start java")?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "formatting the test broker's folder failed:\n{said}");
         // Where another process was quicker, its form is as good.

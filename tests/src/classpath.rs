@@ -1,7 +1,6 @@
 //! Where the test broker's jars are: resolved once by Maven, then kept in a cache folder.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -28,7 +27,8 @@ pub fn resolve() -> Result<String> {
     let mut mvn = Command::new("mvn");
     mvn.args(["-q", "-B", "-f", POM, "dependency:build-classpath", "-Dmdep.includeScope=runtime"]);
     mvn.arg(format!("-Dmdep.outputFile={}", new.display()));
-    let output = mvn.output().map_err(|error| missing("mvn", "maven", error))?;
+    find("mvn", "maven")?;
+    let output = mvn.output().context("start mvn")?;
     ensure!(
         output.status.success(),
         "Maven cannot resolve the test broker's jars:\n{}{}",
@@ -51,13 +51,12 @@ pub fn cache_dir() -> Result<PathBuf> {
     Ok(cache.context("neither XDG_CACHE_HOME nor HOME is set")?.join("weir").join("test-broker"))
 }
 
-/// A program that cannot be started, with the way to get it.
-pub fn missing(program: &str, package: &str, error: io::Error) -> anyhow::Error {
-    if error.kind() == io::ErrorKind::NotFound {
-        anyhow::anyhow!(
-            "the tests need '{program}' for a real Kafka broker: `make test` installs it, or install {package}"
-        )
-    } else {
-        anyhow::Error::from(error).context(format!("start {program}"))
-    }
+/// Makes sure that a program is there, or says how to get it.
+pub fn find(program: &str, package: &str) -> Result<()> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    ensure!(
+        std::env::split_paths(&path).any(|dir| dir.join(program).is_file()),
+        "the tests need '{program}' for a real Kafka broker: `make test` installs it, or install {package}"
+    );
+    Ok(())
 }

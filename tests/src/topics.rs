@@ -18,6 +18,8 @@ use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::wait::until;
+
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -86,7 +88,8 @@ pub fn create(bootstrap: &str, topics: &[NewTopicSpec<'_>]) -> Result<()> {
     let consumer: BaseConsumer = client(bootstrap).create()?;
     for (name, partitions, _) in topics {
         for partition in 0..*partitions {
-            retry(|| consumer.fetch_watermarks(name, partition, Duration::from_secs(5)))?;
+            let ask = || Ok(consumer.fetch_watermarks(name, partition, Duration::from_secs(5))?);
+            until(&format!("{name}-{partition}"), PATIENCE, ask)?;
         }
     }
     Ok(())
@@ -285,7 +288,7 @@ fn visit(bootstrap: &str, topic: &str, mut each: impl FnMut(TopicRecord)) -> Res
     config.set("group.id", "reads-only").set("enable.auto.commit", "false").set("isolation.level", "read_committed");
     config.set("enable.partition.eof", "true").set("fetch.wait.max.ms", "50");
     let consumer: BaseConsumer = config.create()?;
-    let metadata = retry(|| consumer.fetch_metadata(Some(topic), Duration::from_secs(10)))?;
+    let metadata = until(topic, PATIENCE, || Ok(consumer.fetch_metadata(Some(topic), Duration::from_secs(10))?))?;
     let found = metadata.topics().iter().find(|found| found.name() == topic && found.error().is_none());
     let partitions = found.with_context(|| format!("topic '{topic}' does not exist"))?.partitions().len();
     let mut list = TopicPartitionList::new();
@@ -320,18 +323,6 @@ fn visit(bootstrap: &str, topic: &str, mut each: impl FnMut(TopicRecord)) -> Res
         }
     }
     Ok(())
-}
-
-/// Tries until it works, or for too long.
-fn retry<T>(mut attempt: impl FnMut() -> Result<T, KafkaError>) -> Result<T> {
-    let start = Instant::now();
-    loop {
-        match attempt() {
-            Ok(value) => return Ok(value),
-            Err(error) if start.elapsed() > PATIENCE => return Err(error.into()),
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    }
 }
 
 /// Waits for an admin request in this thread.

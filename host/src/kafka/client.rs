@@ -1,5 +1,6 @@
 //! What all clients share: librdkafka's log lines as ours, and whether the broker can be reached.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use super::Error;
 use super::error::{is_connection, is_missing, is_transient};
-use super::source_consumer::RebalanceListener;
+use super::source_consumer::{GroupMetadata, RebalanceListener};
 use crate::model::TopicPartition;
 
 /// A consumer with Weir's state.
@@ -100,6 +101,10 @@ pub(super) struct ConsumerState {
     listener: Mutex<Option<Arc<dyn RebalanceListener>>>,
     /// Whether the group's last word was an assignment (an empty one counts).
     assigned: AtomicBool,
+    /// The member's place in the group as of the present assignment.
+    group: Mutex<Option<GroupMetadata>>,
+    /// For each partition that has a queue: whether it has been sought since its queue was polled.
+    sought: Mutex<BTreeMap<TopicPartition, Arc<AtomicBool>>>,
     /// An assignment that failed, until `poll` returns it.
     failure: Mutex<Option<Error>>,
     /// The words of the error event that `poll` is about to return.
@@ -114,6 +119,8 @@ impl ConsumerState {
             connection: Connection::default(),
             listener: Mutex::new(listener),
             assigned: AtomicBool::new(false),
+            group: Mutex::new(None),
+            sought: Mutex::default(),
             failure: Mutex::new(None),
             reason: Mutex::new(String::new()),
         }
@@ -129,6 +136,28 @@ impl ConsumerState {
         self.assigned.load(Ordering::Acquire)
     }
 
+    /// The member's place in the group as of the present assignment; none while nothing is assigned.
+    ///
+    /// librdkafka would tell the place at this moment. But a member that the group has just dropped has none, and to commit
+    /// with none is what tools outside a group do: the broker lets them.
+    pub(super) fn group(&self) -> Option<GroupMetadata> {
+        locked(&self.group).clone()
+    }
+
+    /// Where the partition's queue looks whether it has been sought.
+    pub(super) fn watch_seeks(&self, partition: &TopicPartition) -> Arc<AtomicBool> {
+        let flag = Arc::new(AtomicBool::new(false));
+        locked(&self.sought).insert(partition.clone(), Arc::clone(&flag));
+        flag
+    }
+
+    /// Tells the partition's queue that it has been sought.
+    pub(super) fn tell_seek(&self, partition: &TopicPartition) {
+        if let Some(flag) = locked(&self.sought).get(partition) {
+            flag.store(true, Ordering::Release);
+        }
+    }
+
     /// Lets go of the listener: rebalances are served without it from now on.
     pub(super) fn forget_listener(&self) {
         *locked(&self.listener) = None;
@@ -142,6 +171,7 @@ impl ConsumerState {
     /// Assigns what the listener says.
     fn assign(&self, consumer: &Client, partitions: Vec<TopicPartition>) {
         tracing::info!(target: "weir::kafka", count = partitions.len(), "the group assigns partitions");
+        *locked(&self.group) = consumer.group_metadata().map(GroupMetadata::new);
         let wanted = self.listener().map(|listener| listener.assigned(partitions)).unwrap_or_default();
         let result = offsets(&wanted).and_then(|list| {
             consumer.assign(&list).map_err(|e| Error::Request { what: format!("assign: {e}"), code: Code::Fail })
@@ -164,6 +194,7 @@ impl ConsumerState {
             let what = format!("unassign: {error}");
             *locked(&self.failure) = Some(Error::Request { what, code: Code::Fail });
         }
+        *locked(&self.group) = None;
         self.assigned.store(false, Ordering::Release);
     }
 }

@@ -47,12 +47,17 @@ impl LogEnds {
         &self.client
     }
 
+    /// Lets some time go by, at most `time`, before something is asked again.
+    pub(super) fn pause(&self, time: Duration) {
+        if let Err(error) = client::serve(&self.client, None, time) {
+            tracing::debug!(target: "weir::kafka", %error);
+        }
+    }
+
     /// Takes log lines and errors from librdkafka: nobody else does. The request that follows tells what matters.
     pub(super) fn serve(&self) {
         for _ in 0..16 {
-            if let Err(error) = client::serve(&self.client, None, Duration::ZERO) {
-                tracing::debug!(target: "weir::kafka", %error);
-            }
+            self.pause(Duration::ZERO);
         }
     }
 }

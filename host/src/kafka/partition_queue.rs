@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use rdkafka::bindings as c;
@@ -58,6 +59,8 @@ pub struct PartitionQueue {
     batch: Vec<Message>,
     /// Header names seen.
     names: Vec<Arc<str>>,
+    /// Set when the partition was sought: what is `taken` is from before.
+    sought: Arc<AtomicBool>,
     /// What librdkafka's callback points to: boxed, so that it stays where it is.
     _waker: Box<Waker>,
     /// The client that `queue` and the messages belong to. Fields are dropped in order: this one last.
@@ -84,6 +87,7 @@ impl PartitionQueue {
             taken: VecDeque::new(),
             batch: Vec::new(),
             names: Vec::new(),
+            sought: client.context().watch_seeks(partition),
             _waker: Box::new(waker),
             client,
         };
@@ -130,6 +134,9 @@ impl PartitionQueue {
 
     /// Moves what one poll may hand out to `batch`, and interprets events.
     fn gather(&mut self, max_records: usize, max_bytes: usize) -> Result<Polled, Error> {
+        if self.sought.swap(false, Ordering::Acquire) {
+            self.taken.clear();
+        }
         let mut polled = Polled::default();
         let mut more = true;
         while polled.records < max_records {

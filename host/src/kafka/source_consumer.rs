@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{Consumer, ConsumerGroupMetadata};
+use rdkafka::error::RDKafkaErrorCode as Code;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::client::{self, Client, ConsumerState, locked};
@@ -41,6 +42,11 @@ pub struct Committed {
 pub struct GroupMetadata(Arc<ConsumerGroupMetadata>);
 
 impl GroupMetadata {
+    /// Weir's form.
+    pub(super) fn new(inner: ConsumerGroupMetadata) -> Self {
+        Self(Arc::new(inner))
+    }
+
     /// rdkafka's form.
     pub(super) fn inner(&self) -> &ConsumerGroupMetadata {
         &self.0
@@ -98,32 +104,34 @@ impl SourceConsumer {
         partitions.iter().map(|partition| committed(&answer, partition)).collect()
     }
 
-    /// Goes back (or on) to these offsets, in partitions that are assigned. What was fetched before is not delivered any more.
+    /// Goes back (or on) to these offsets (absolute), in partitions that are assigned. What was fetched before is not delivered
+    /// any more; for that, call it from the thread that polls their queues.
     pub fn seek(&self, partitions: &[(TopicPartition, i64)], timeout: Duration) -> Result<(), Error> {
         if partitions.is_empty() {
             return Ok(());
         }
-        let what = || "seek".to_owned();
-        let mut list = TopicPartitionList::with_capacity(partitions.len());
-        for (partition, offset) in partitions {
-            let mut element = list.add_partition(&partition.topic, partition.partition);
-            element.set_offset(Offset::Offset(*offset)).map_err(|error| Error::request(what(), &error))?;
-        }
-        let sought = self.client.seek_partitions(list, timeout).map_err(|error| Error::request(what(), &error))?;
+        let sought = self.client.seek_partitions(client::offsets(partitions)?, timeout);
+        let sought = sought.map_err(|error| Error::request(format!("seek: {error}"), &error))?;
         for element in sought.elements() {
             element.error().map_err(|error| {
                 Error::request(format!("seek in {}-{}", element.topic(), element.partition()), &error)
             })?;
         }
+        for (partition, _) in partitions {
+            self.client.context().tell_seek(partition);
+        }
         Ok(())
     }
 
-    /// The member's place in the group now; take it anew after each assignment.
+    /// The member's place in the group, as of the present assignment. When nothing is assigned, an error that says that the
+    /// member is stale: there is nothing it may commit.
     pub fn group_metadata(&self) -> Result<GroupMetadata, Error> {
-        let metadata = self.client.group_metadata();
-        metadata
-            .map(|inner| GroupMetadata(Arc::new(inner)))
-            .ok_or_else(|| Error::Client { client: "source", reason: "it has no group".to_owned() })
+        self.client.context().group().ok_or_else(|| Error::Consumer {
+            client: "source",
+            code: Code::UnknownMemberId,
+            reason: "it is no member of the group now".to_owned(),
+            fatal: false,
+        })
     }
 
     /// Unsubscribes, waits until the revocation has been served, and leaves the group. The listener is let go.

@@ -69,7 +69,7 @@ impl TopicAdmin {
             if Instant::now() >= deadline {
                 return Err(Error::Timeout { what: what(), after: timeout });
             }
-            thread::sleep(LOOK_EVERY);
+            self.ends.pause(LOOK_EVERY);
         }
     }
 
@@ -151,7 +151,7 @@ impl TopicAdmin {
             match self.ends.of(partition, left) {
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_retriable() || matches!(error, Error::Missing { .. }) => {
-                    thread::sleep(LOOK_EVERY);
+                    self.ends.pause(LOOK_EVERY);
                 }
                 Err(error) => return Err(error),
             }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use weir_guest::{Aggregator, Refusal, State};
 
 use crate::ereignis::{Aufgabe, Befund, Durchfuehrung, Erstellt, Gruppe, Status};
-use crate::jackson::{Jackson, Text};
+use crate::jackson::{Jackson, Text, read};
 use crate::verknuepft::Verknuepft;
 
 /// All that is known of a project, in the field order of its JSON.
@@ -98,7 +98,7 @@ impl<'a> Liste<'a> {
     fn plus(&mut self, feld: &str, id: Option<Text<'a>>, wert: Option<Text<'a>>) -> Result<(), Refusal> {
         let id = id.ok_or_else(|| Refusal::reject(format!("`{feld}` is missing")))?;
         if let Self::Unberuehrt(text) = *self {
-            let eintraege = serde_json::from_str(text.get())
+            let eintraege = read(text.get().as_bytes())
                 .map_err(|error| Refusal::fail(format!("the state's list for `{feld}` cannot be read: {error}")))?;
             *self = Self::Offen(eintraege);
         }
@@ -156,7 +156,7 @@ impl Aggregator for PlusProjekt {
         timestamp: i64,
     ) -> Result<(), Refusal> {
         if aggregat.projekt_erstellt_am.is_none() {
-            let Erstellt { erstellt_am } = serde_json::from_str(verknuepft.projekt.get())
+            let Erstellt { erstellt_am } = read(verknuepft.projekt.get().as_bytes())
                 .map_err(|error| Refusal::reject(format!("`projekt` cannot be read: {error}")))?;
             aggregat.projekt_erstellt_am = Some(erstellt_am);
         }
@@ -296,5 +296,80 @@ impl Aggregator for PlusGruppe {
         aggregat.gruppen.plus("gruppeId", gruppe_id, name)?;
         aggregat.geaendert(timestamp);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use weir_guest::testing::Aggregate;
+
+    use super::*;
+
+    /// A key without a state.
+    fn leer() -> Aggregate<ProjektState> {
+        Aggregate::new("P1")
+    }
+
+    #[test]
+    fn a_record_without_what_must_be_there_is_rejected_and_changes_nothing() {
+        let mut aggregat = leer();
+        aggregat.apply(PlusBefund, json!({"befundId": "B1", "schwere": "HOCH"}), 1).unwrap();
+        let before = aggregat.state().clone();
+        let refusals = [
+            aggregat.apply(PlusStatus, json!({"status": null}), 2),
+            aggregat.apply(PlusBefund, json!({"schwere": "HOCH"}), 2),
+            aggregat.apply(PlusAufgabe, json!({"erledigt": true}), 2),
+            aggregat.apply(PlusDurchfuehrung, json!({}), 2),
+            aggregat.apply(PlusGruppe, json!({"gruppeId": null}), 2),
+            aggregat.apply(PlusGruppe, "no JSON", 2),
+        ];
+        let reasons: Vec<_> = refusals.into_iter().map(|refusal| refusal.unwrap_err().to_string()).collect();
+        assert_eq!(
+            reasons,
+            [
+                "rejected: `status` is missing",
+                "rejected: `befundId` is missing",
+                "rejected: `aufgabeId` is missing",
+                "rejected: `durchfuehrungId` is missing",
+                "rejected: `gruppeId` is missing",
+                "rejected: the value cannot be read: expected ident at line 1 column 2",
+            ]
+        );
+        assert_eq!(*aggregat.state(), before);
+    }
+
+    #[test]
+    fn a_value_that_is_json_null_is_skipped() {
+        let mut aggregat = leer();
+        assert_eq!(aggregat.apply(PlusStatus, "null", 1), Err(Refusal::skip()));
+        assert!(aggregat.state().is_null());
+    }
+
+    #[test]
+    fn a_state_that_cannot_be_read_stops_the_task() {
+        let mut aggregat = leer().with_state(r#"{"befunde":[]}"#);
+        let refusal = aggregat.apply(PlusBefund, json!({"befundId": "B1"}), 1).unwrap_err();
+        assert_eq!(refusal.verdict, weir_guest::Verdict::Fail);
+        assert_eq!(aggregat.state().text(), r#"{"befunde":[]}"#);
+    }
+
+    #[test]
+    fn each_version_reads_the_others_state() {
+        let mut aggregat = leer();
+        aggregat.apply(PlusStatus, json!({"status": "NEU"}), 5).unwrap();
+        let mut states = Vec::new();
+        for field in [Value::Null, json!(4)] {
+            let mut state = aggregat.state().json();
+            state["letzteAenderungAm"] = field;
+            let mut next = leer().with_state(state);
+            next.apply(PlusStatus, json!({"status": "ALT"}), 6).unwrap();
+            states.push(next.state().json());
+        }
+        for state in states {
+            assert_eq!((&state["status"], &state["statusWechsel"]), (&json!("ALT"), &json!(2)));
+            let when = if cfg!(feature = "v2") { Some(&json!(6)) } else { None };
+            assert_eq!(state.get("letzteAenderungAm"), when);
+        }
     }
 }

@@ -4,6 +4,8 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use weir_guest::{Output, Record, Refusal, Transformer};
 
+use crate::jackson::read;
+
 /// Drops aggregates without a project and sets the header `eventType`.
 #[derive(Clone, Copy, Debug)]
 pub struct Ausgabe;
@@ -40,8 +42,7 @@ fn hat_projekt(aggregat: &[u8]) -> Result<bool, Refusal> {
     if aggregat.starts_with(br#"{"projekt":{"#) {
         return Ok(true);
     }
-    let kopf: Kopf = serde_json::from_slice(aggregat)
-        .map_err(|error| Refusal::reject(format!("the value cannot be read: {error}")))?;
+    let kopf: Kopf = read(aggregat).map_err(|error| Refusal::reject(format!("the value cannot be read: {error}")))?;
     Ok(kopf.projekt.is_some())
 }
 
@@ -80,7 +81,8 @@ mod tests {
 
     #[test]
     fn what_is_no_aggregate_is_rejected() {
-        let refusal = ausgabe("[").unwrap_err();
-        assert_eq!(refusal.verdict, weir_guest::Verdict::Reject);
+        for value in ["{", "[1]"] {
+            assert_eq!(ausgabe(value).unwrap_err().verdict, weir_guest::Verdict::Reject, "{value}");
+        }
     }
 }

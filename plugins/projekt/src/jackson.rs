@@ -34,7 +34,7 @@ impl<T> DerefMut for Jackson<T> {
 
 impl<'a, T: Deserialize<'a>> Decode<'a> for Jackson<T> {
     fn decode(field: Option<&'a [u8]>) -> Result<Self, CodecError> {
-        Ok(Self(serde_json::from_slice(field.ok_or_else(CodecError::null)?)?))
+        read(field.ok_or_else(CodecError::null)?).map(Self)
     }
 }
 
@@ -43,6 +43,14 @@ impl<T: Serialize> Encode for Jackson<T> {
         self.0.serialize(&mut serde_json::Serializer::with_formatter(into, AsJackson))?;
         Ok(Presence::Present)
     }
+}
+
+/// Reads an object, or null where `T` is an option. Serde would read an array too, by the order of fields; Jackson would not.
+pub(crate) fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, CodecError> {
+    if json.trim_ascii_start().starts_with(b"[") {
+        return Err(CodecError::new("an array instead of an object"));
+    }
+    Ok(serde_json::from_slice(json)?)
 }
 
 /// Where Jackson's text differs from serde_json's: hexadecimal digits in upper case, and characters beyond the basic plane
@@ -162,6 +170,12 @@ mod tests {
             String::from_utf8(json).unwrap(),
             "\"a\\u001F\u{7f}/\\\"\\\\\\b\\f\\n\\r\\t\\uD83D\\uDE00ä\u{2028}\""
         );
+    }
+
+    #[test]
+    fn an_array_is_no_object() {
+        let refusal = Jackson::<Option<crate::ereignis::Befund<'_>>>::decode(Some(b" [\"P1\",\"B1\"]")).err();
+        assert_eq!(refusal, Some(CodecError::new("an array instead of an object")));
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use weir::kafka::{SourceConsumer, TransactionalProducer};
+use weir::kafka::{ClientSettings, SourceConsumer, TransactionalProducer};
 use weir::model::TopicPartition;
 use weir_tests::topics;
 
-use super::{Event, Member, PATIENCE, bootstrap, join, locked, settings, wait_until};
+use super::{Event, Member, PATIENCE, bootstrap, join, join_with, locked, settings, wait_until};
 
 /// Polls the members until `done`.
 fn poll_until(what: &str, consumers: &[&Arc<SourceConsumer>], mut done: impl FnMut() -> Result<bool>) -> Result<()> {
@@ -160,7 +160,9 @@ fn the_group_refuses_offsets_of_an_earlier_generation() -> Result<()> {
     let old = zombie.group_metadata()?;
     let producer = producer("stale", &bootstrap, "stale-0")?;
     let (other, its) = join("stale", &bootstrap, None, &["stale"])?;
-    poll_until("a share", &[&zombie, &other], || Ok(partitions(&its).len() == 1))?;
+    poll_until("a share for each", &[&zombie, &other], || {
+        Ok(partitions(&state).len() == 1 && partitions(&its).len() == 1)
+    })?;
 
     let partition = TopicPartition::new("stale", 0);
     producer.begin()?;
@@ -177,6 +179,79 @@ fn the_group_refuses_offsets_of_an_earlier_generation() -> Result<()> {
     assert_eq!(other.committed(&[partition], PATIENCE)?.first().and_then(|c| c.offset), Some(5));
     zombie.leave(PATIENCE)?;
     other.leave(PATIENCE)?;
+    Ok(())
+}
+
+#[test]
+fn a_member_that_stopped_polling_has_lost_its_partitions() -> Result<()> {
+    let bootstrap = bootstrap()?;
+    topics::create(&bootstrap, &[("stalled", 1, &[])])?;
+    // The shortest that the broker allows.
+    let properties =
+        [("bootstrap.servers", bootstrap.as_str()), ("session.timeout.ms", "6000"), ("max.poll.interval.ms", "6000")];
+    let properties = properties.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let (stalled, state) = join_with(&ClientSettings::new("stalled", properties), None, &["stalled"])?;
+    assert!(stalled.group_metadata().err().context("a place in a group")?.is_stale_member());
+    poll_until("an assignment", &[&stalled], || Ok(partitions(&state).len() == 1))?;
+    let producer = producer("stalled", &bootstrap, "stalled-0")?;
+    let partition = TopicPartition::new("stalled", 0);
+    let commit = |offset| {
+        producer.begin()?;
+        let group = stalled.group_metadata()?;
+        producer.send_offsets(&[(partition.clone(), offset, String::new())], &group)?;
+        producer.commit(PATIENCE)
+    };
+    commit(1)?;
+
+    // It stops polling: the group drops it, and refuses what it wants to commit before it has heard of that.
+    let mut refused = None;
+    wait_until("the refusal", || {
+        refused = commit(1).err();
+        Ok(refused.is_some())
+    })?;
+    let error = refused.context("committed")?;
+    assert!(error.is_stale_member(), "{error:?}");
+    producer.abort(PATIENCE)?;
+    assert_eq!(locked(&state).events, [Event::Assigned(1)]);
+    let (other, its) = join("stalled", &bootstrap, None, &["stalled"])?;
+    poll_until("the partition", &[&other], || Ok(partitions(&its).len() == 1))?;
+    assert!(commit(7).is_err());
+    assert_eq!(other.committed(std::slice::from_ref(&partition), PATIENCE)?.first().and_then(|c| c.offset), Some(1));
+
+    poll_until("the loss", &[&stalled, &other], || Ok(locked(&state).events.len() > 1))?;
+    assert_eq!(locked(&state).events.get(1), Some(&Event::Revoked(1, true)));
+    stalled.leave(PATIENCE)?;
+    other.leave(PATIENCE)?;
+    Ok(())
+}
+
+#[test]
+fn nothing_fetched_before_a_seek_comes_after_it() -> Result<()> {
+    let bootstrap = bootstrap()?;
+    topics::create(&bootstrap, &[("seek", 1, &[])])?;
+    let values: Vec<String> = (0..300).map(|i| format!("v{i}")).collect();
+    let records: Vec<_> = values.iter().map(|value| (0, "k", Some(value.as_str()), 1)).collect();
+    topics::produce(&bootstrap, "seek", &records)?;
+    let (member, state) = join("seek", &bootstrap, None, &["seek"])?;
+    poll_until("an assignment", &[&member], || Ok(partitions(&state).len() == 1))?;
+    let partition = TopicPartition::new("seek", 0);
+    let mut queue = locked(&state).queues.remove(&partition).context("a queue")?;
+    for at in [250, 10, 0, 299, 300, 120] {
+        // Some records are handed out, more are taken from librdkafka, others still in its queue.
+        let mut records = VecDeque::new();
+        wait_until("records", || {
+            queue.poll(100, 50, &mut records)?;
+            Ok(!records.is_empty())
+        })?;
+        member.seek(&[(partition.clone(), at)], PATIENCE)?;
+        let mut read = super::Read::default();
+        read.until(&mut queue, 300)?;
+        assert_eq!(read.offsets(), (at..300).collect::<Vec<_>>());
+        member.seek(&[(partition.clone(), 0)], PATIENCE)?;
+    }
+    drop(queue);
+    member.leave(PATIENCE)?;
+    assert!(member.seek(&[(partition, 0)], PATIENCE).is_err());
     Ok(())
 }
 

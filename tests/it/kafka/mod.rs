@@ -169,9 +169,18 @@ fn join(
     instance: Option<&str>,
     topics: &[&str],
 ) -> Result<(Arc<SourceConsumer>, Arc<Mutex<Member>>)> {
+    join_with(&settings(app, bootstrap), instance, topics)
+}
+
+/// The same with settings of its own.
+fn join_with(
+    settings: &ClientSettings,
+    instance: Option<&str>,
+    topics: &[&str],
+) -> Result<(Arc<SourceConsumer>, Arc<Mutex<Member>>)> {
     let member = Arc::new(Mutex::new(Member::default()));
     let listener = Arc::new(Follow { member: Arc::clone(&member), waker: unpark_me() });
-    let consumer = SourceConsumer::new(&settings(app, bootstrap), instance, listener)?;
+    let consumer = SourceConsumer::new(settings, instance, listener)?;
     locked(&member).consumer = Some(Arc::clone(&consumer));
     consumer.subscribe(topics)?;
     Ok((consumer, member))
