@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weir_tests::host::TIMEOUT;
-use weir_tests::{Broker, Host, Setup, topics, wait};
+use weir_tests::{Broker, Host, Setup, group, topics, wait};
 
 use crate::grown::{self, Grown};
 use crate::projekt::{create_topics, wait_caught_up};
@@ -39,6 +39,12 @@ pub(crate) fn restores(status: &Value) -> Option<Vec<Value>> {
     }
     let done = !all.is_empty() && all.iter().all(|restore| restore["done"] == true);
     done.then_some(all)
+}
+
+/// Restores of all tasks of a host that is ready.
+fn all_restores(host: &Host) -> Result<Vec<Value>> {
+    let status = host.status()?;
+    restores(&status).with_context(|| format!("not restored: {status}"))
 }
 
 /// A log that had records when the restore began must not have been read from its beginning.
@@ -103,7 +109,7 @@ fn killed_five_times(guarantee: &str) -> Result<()> {
     topics::produce_all(&broker.bootstrap_servers(), parts[KILLS])?;
     let mut host = Host::start(&setup)?;
     host.wait_ready()?;
-    assert_resumed(&restores(&host.status()?).context("restores")?, true)?;
+    assert_resumed(&all_restores(&host)?, true)?;
     wait_caught_up(&broker).with_context(|| host.log())?;
     input.assert_last(&broker).with_context(|| host.log())?;
     if guarantee == "exactly-once" {
@@ -115,7 +121,7 @@ fn killed_five_times(guarantee: &str) -> Result<()> {
     // A clean end leaves nothing to restore.
     let mut host = Host::start(&setup)?;
     host.wait_ready()?;
-    let restores = restores(&host.status()?).context("restores")?;
+    let restores = all_restores(&host)?;
     assert_resumed(&restores, true)?;
     for restore in &restores {
         ensure!(restore["records"] == 0, "restored twice: {restore}");
@@ -127,21 +133,60 @@ fn killed_five_times(guarantee: &str) -> Result<()> {
     input.assert_last(&broker)
 }
 
+/// Waits until the host has processed more than it has committed.
+pub(crate) fn wait_under_way(host: &Host, progress: &group::Progress) -> Result<()> {
+    host.wait_status("records that are processed and not committed", |status| {
+        let tasks = status["tasks"].as_array().context("tasks")?;
+        let inputs = tasks.iter().filter_map(|task| task["inputs"].as_array()).flatten();
+        let processed: i64 = inputs.filter_map(|input| input["position"].as_i64()).sum();
+        let committed = progress.committed()?;
+        ensure!(processed > committed, "{processed} processed, {committed} committed");
+        Ok(())
+    })?;
+    Ok(())
+}
+
 #[test]
-fn the_broker_is_killed_while_records_flow() -> Result<()> {
+fn the_broker_hangs_and_dies_while_records_flow() -> Result<()> {
     let input = Grown::new(4)?;
+    let parts = input.parts(8);
     let dir = tempfile::tempdir()?;
     let mut broker = Broker::start_with(&dir.path().join("broker"), IMPATIENT)?;
     create_topics(&broker)?;
     topics::produce_all(&broker.bootstrap_servers(), &input.tables)?;
     let state = dir.path().join("state");
-    let mut host = Host::start(&setup(&broker, &state, "exactly-once"))?;
     let mut fed = 0;
-    for part in input.parts(4) {
+
+    // It hangs until the host's session is over.
+    let mut host = Host::start(&setup(&broker, &state, "exactly-once"))?;
+    host.wait_ready()?;
+    for part in &parts[..4] {
         topics::produce_all(&broker.bootstrap_servers(), part)?;
-        let progress = grown::progress(&broker)?;
-        progress.wait(fed + part.len() / 4, TIMEOUT).with_context(|| host.log())?;
+        grown::progress(&broker)?.wait(fed + part.len() / 4, TIMEOUT).with_context(|| host.log())?;
         fed += part.len();
+        broker.signal("STOP")?;
+        host.wait_status("the loss of the session", |status| {
+            ensure!(status["state"] == "rebalancing", "{}", status["state"]);
+            Ok(())
+        })?;
+        broker.signal("CONT")?;
+    }
+    wait_caught_up(&broker).with_context(|| host.log())?;
+    ensure!(host.terminate()?.success(), "{}", host.log());
+
+    // It dies in the middle of a transaction, though not of a commit: a Kafka broker that is alone in its cluster can lose the
+    // markers of a commit that it was about to write (seen in 4.4.0: it takes partitions for deleted that have no leader yet).
+    let setup = setup(&broker, &state, "exactly-once").set("app.threads", "1").set("app.commit_interval", "5 s");
+    let mut host = Host::start(&setup)?;
+    host.wait_ready()?;
+    for pair in parts[4..].chunks(2) {
+        topics::produce_all(&broker.bootstrap_servers(), pair[0])?;
+        fed += pair[0].len();
+        let progress = grown::progress(&broker)?;
+        progress.wait(fed, TIMEOUT).with_context(|| host.log())?;
+        topics::produce_all(&broker.bootstrap_servers(), pair[1])?;
+        fed += pair[1].len();
+        wait_under_way(&host, &progress)?;
         broker.kill()?;
         broker.restart()?;
     }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use weir_tests::host::TIMEOUT;
 use weir_tests::{Broker, Host, topics, wait};
 
-use crate::crash::{IMPATIENT, setup};
+use crate::crash::{IMPATIENT, setup, wait_under_way};
 use crate::grown::{self, Grown};
 use crate::projekt::{create_topics, wait_caught_up};
 
@@ -59,7 +59,7 @@ fn instances_come_and_go_while_records_flow() -> Result<()> {
                 Ok(())
             })
         };
-        let mut come_and_go = || -> Result<()> {
+        let come_and_go = || -> Result<()> {
             let mut a = start(0)?;
             let mut b = start(1)?;
             wait_tasks(&a, 4..=4)?;
@@ -114,14 +114,7 @@ fn a_process_that_slept_through_its_session_commits_nothing() -> Result<()> {
     wait_caught_up(&broker).with_context(|| sleeper.log())?;
     for part in &parts[1..] {
         topics::produce_all(&broker.bootstrap_servers(), part)?;
-        sleeper.wait_status("records that are processed and not committed", |status| {
-            let tasks = status["tasks"].as_array().context("tasks")?;
-            let inputs = tasks.iter().filter_map(|task| task["inputs"].as_array()).flatten();
-            let processed: i64 = inputs.filter_map(|input| input["position"].as_i64()).sum();
-            let committed = progress.committed()?;
-            ensure!(processed > committed, "{processed} processed, {committed} committed");
-            Ok(())
-        })?;
+        wait_under_way(&sleeper, &progress)?;
         sleeper.signal("STOP")?;
         let mut other = patient(1)?;
         wait_caught_up(&broker).with_context(|| other.log())?;

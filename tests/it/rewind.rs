@@ -42,7 +42,11 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() { copy(&entry.path(), &target)? } else { drop(fs::copy(entry.path(), target)?) }
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
     }
     Ok(())
 }
@@ -97,6 +101,8 @@ fn refused_commits(guarantee: &str) -> Result<()> {
             let waits = task["restore"].to_string();
             ensure!(waits.contains("waits for an open transaction"), "{task}");
         }
+        let begun = host.log().matches("transactions can begin").count();
+        ensure!(begun >= 3 * 4, "{begun} producers in three runs of 4 threads");
         Ok(())
     })?;
     fence(&broker, &host)?;

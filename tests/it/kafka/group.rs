@@ -305,38 +305,3 @@ fn a_member_may_assign_less_than_it_was_given() -> Result<()> {
     consumer.leave(PATIENCE)?;
     Ok(())
 }
-
-#[test]
-fn after_a_seek_nothing_fetched_before_is_delivered() -> Result<()> {
-    let bootstrap = bootstrap()?;
-    topics::create(&bootstrap, &[("seek", 1, &[])])?;
-    let names: Vec<String> = (0..1000).map(|i| format!("v{i}")).collect();
-    let records: Vec<_> = names.iter().map(|name| (0, "k", Some(name.as_str()), 1)).collect();
-    topics::produce(&bootstrap, "seek", &records)?;
-    let (member, state) = join("seek", &bootstrap, None, &["seek"])?;
-    poll_until("an assignment", &[&member], || Ok(partitions(&state).len() == 1))?;
-    let partition = TopicPartition::new("seek", 0);
-    for target in [0_i64, 500, 3, 1000, 990] {
-        // Few enough bytes that what is left over is on both sides: taken from librdkafka, and still there.
-        let mut some = VecDeque::new();
-        poll_until("records", &[&member], || {
-            let mut member = locked(&state);
-            let queue = member.queues.get_mut(&partition).context("a queue")?;
-            let polled = queue.poll(20, 30, &mut some)?;
-            Ok(polled.records > 0 || polled.end.is_some())
-        })?;
-        member.seek(&[(partition.clone(), target)], PATIENCE)?;
-        let mut read = super::Read::default();
-        poll_until("the rest", &[&member], || {
-            let mut member = locked(&state);
-            let queue = member.queues.get_mut(&partition).context("a queue")?;
-            while read.take(queue)? > 0 {}
-            Ok(read.end == Some(1000))
-        })?;
-        assert_eq!(read.offsets(), (target..1000).collect::<Vec<_>>(), "after the seek to {target}");
-        // For the next round: something is on its way again.
-        member.seek(&[(partition.clone(), 100)], PATIENCE)?;
-    }
-    member.leave(PATIENCE)?;
-    Ok(())
-}
