@@ -97,6 +97,14 @@ impl Broker {
         self.end("TERM")
     }
 
+    /// Sends the broker a signal: STOP lets it hang, CONT go on.
+    pub fn signal(&self, signal: &str) -> Result<()> {
+        let pid = self.pid().context("the broker doesn't run")?;
+        let sent = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).status()?;
+        ensure!(sent.success(), "kill -{signal} {pid}: {sent}");
+        Ok(())
+    }
+
     /// The broker's process, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(|process| process.pid)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -167,6 +167,69 @@ pub fn produce(bootstrap: &str, topic: &str, records: &[(i32, &str, Option<&str>
         send(&producer, record)?;
     }
     flush(&producer)
+}
+
+/// A record for an input topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputRecord {
+    /// Where it goes.
+    pub topic: String,
+    /// Its partition there.
+    pub partition: i32,
+    /// Its timestamp.
+    pub timestamp: i64,
+    /// Its key.
+    pub key: String,
+    /// Its value: the very bytes of the JSON.
+    pub value: Option<String>,
+}
+
+/// The records of a fixture's text, lines `{topic, partition, timestamp, key, value}`, all of which have a key.
+pub fn parse(fixture: &str) -> Result<Vec<InputRecord>> {
+    let record = |line: &str| {
+        let line: FixtureLine<'_> = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        Ok(InputRecord {
+            topic: line.topic.into_owned(),
+            partition: line.partition,
+            timestamp: line.timestamp,
+            key: line.key.context("no key")?.into_owned(),
+            value: line.value.map(|value| value.get().to_owned()),
+        })
+    };
+    fixture.lines().map(record).collect()
+}
+
+/// Writes records in order.
+pub fn produce_all(bootstrap: &str, records: &[InputRecord]) -> Result<()> {
+    let producer = producer(bootstrap)?;
+    for record in records {
+        let record = BaseRecord {
+            topic: &record.topic,
+            partition: Some(record.partition),
+            payload: record.value.as_ref().map(String::as_bytes),
+            key: Some(record.key.as_bytes()),
+            timestamp: Some(record.timestamp),
+            headers: None,
+            delivery_opaque: (),
+        };
+        send(&producer, record)?;
+        producer.poll(Duration::ZERO);
+    }
+    flush(&producer)
+}
+
+/// Partitions of a topic, and its setting `name`.
+pub fn describe(bootstrap: &str, topic: &str, name: &str) -> Result<(usize, Option<String>)> {
+    let consumer: BaseConsumer = client(bootstrap).create()?;
+    let metadata = consumer.fetch_metadata(Some(topic), Duration::from_secs(10))?;
+    let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
+    let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
+    let resource = [ResourceSpecifier::Topic(topic)];
+    for found in block_on(admin.describe_configs(&resource, &AdminOptions::new()))? {
+        let found = found.map_err(|code| anyhow::anyhow!("describe topic '{topic}': {code}"))?;
+        return Ok((partitions, found.get(name).and_then(|entry| entry.value.clone())));
+    }
+    Ok((partitions, None))
 }
 
 /// Writes a fixture file's lines `{topic, partition, timestamp, key, value}` in order; how many there were.

@@ -35,6 +35,11 @@ impl OutputProducer {
         drained
     }
 
+    /// Whether it has failed for good: another one must be made.
+    pub fn is_unusable(&self) -> bool {
+        self.outbox.unusable().is_some()
+    }
+
     /// Serves delivery reports without waiting.
     pub fn poll(&self) {
         self.outbox.poll();

@@ -46,6 +46,9 @@ pub struct TopicLog {
     end_at_open: i64,
 }
 
+/// How long to wait before the log's ends are asked for again.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Wakes the reader.
 #[derive(Default)]
 struct Signal {
@@ -59,7 +62,14 @@ impl TopicLog {
     /// Opens the log of `topic`, which must exist with one partition.
     pub fn open(settings: &ClientSettings, topic: &str, timeout: Duration) -> Result<Self, Error> {
         let partition = TopicPartition::new(topic, 0);
-        let range = LogEnds::new(settings)?.of(&partition, timeout)?;
+        let (ends, start) = (LogEnds::new(settings)?, Instant::now());
+        let range = loop {
+            // A topic that another instance has just created may have no leader yet.
+            match ends.of(&partition, timeout.saturating_sub(start.elapsed())) {
+                Err(error) if error.is_retriable() && start.elapsed() < timeout => ends.pause(LOOK_EVERY),
+                range => break range?,
+            }
+        };
         let reader = TableReader::new(settings)?;
         let signal = Arc::new(Signal::default());
         let raise = Arc::clone(&signal);

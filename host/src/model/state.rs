@@ -34,7 +34,7 @@ pub struct StateWrite {
 }
 
 /// A state store that could not be read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("store {store}: {reason}")]
 pub struct StoreError {
     /// The store's name, or the folder where none is known.

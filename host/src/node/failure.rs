@@ -46,6 +46,9 @@ pub enum RecordFailure {
     /// The call fails whenever the record is in it, also alone in a fresh instance.
     #[error("{0}")]
     Call(String),
+    /// The state that it needs cannot be read.
+    #[error(transparent)]
+    State(StoreError),
     /// What was made of it is larger than a record may be.
     #[error("the record for topic {topic} would have {size} bytes, the limit is {limit} (kafka.\"message.max.bytes\")")]
     TooLarge {

@@ -79,6 +79,16 @@ impl Progress {
         self.applied
     }
 
+    /// Where the reader last found nothing more to read.
+    pub fn reader_end(&self) -> Option<i64> {
+        self.reader_end
+    }
+
+    /// Records applied until it was done.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
     /// The task has applied `records` more records, and with them everything below `position`.
     pub fn applied(&mut self, position: i64, records: u64) {
         if !self.done {

@@ -14,6 +14,8 @@ use super::instance::Instance;
 
 /// How long one question to the broker may take.
 const QUESTION: Duration = Duration::from_secs(15);
+/// How long to wait before a question is asked again.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How long threads may take to open their tasks' stores.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -110,6 +112,8 @@ fn persistently<T>(instance: &Instance, what: &str, mut ask: impl FnMut() -> Res
         if instance.shared.is_stopping() {
             return None;
         }
+        // Some errors come at once.
+        std::thread::park_timeout(PAUSE);
     }
 }
 
@@ -120,9 +124,11 @@ impl RebalanceListener for Assignment {
         let threads = self.threads(tasks.keys().copied(), instance.options.threads);
         tracing::info!(tasks = tasks.keys().map(ToString::to_string).collect::<Vec<_>>().join(" "), "assigned");
         let streams: Vec<TopicPartition> = tasks.values().flatten().map(|(_, partition)| partition.clone()).collect();
-        let committed = persistently(&instance, "cannot read the group's committed offsets", || {
-            instance.source.committed(&streams, QUESTION).map_err(|error| super::chain(&error))
-        });
+        let committed = persistently(
+            &instance,
+            "cannot read the group's committed offsets (some may be part of an open transaction)",
+            || instance.source.committed(&streams, QUESTION).map_err(|error| super::chain(&error)),
+        );
         let mut starts = BTreeMap::new();
         for of in committed.into_iter().flatten() {
             starts.insert(of.partition.clone(), of);
@@ -140,11 +146,13 @@ impl RebalanceListener for Assignment {
             }
             by_thread.entry(threads.get(&id).copied().unwrap_or(0)).or_default().push(open);
         }
+        let group = instance.source.group_metadata();
+        let group = group.inspect_err(|error| tracing::error!("no place in the group: {}", super::chain(error))).ok();
         let mut replies = Vec::new();
         for (thread, tasks) in by_thread {
             let (reply, opened) = crossbeam_channel::bounded(1);
             if let Some(mailbox) = instance.mailboxes.get().and_then(|all| all.get(thread)) {
-                mailbox.send(Event::Open(tasks, reply));
+                mailbox.send(Event::Open { tasks, group: group.clone(), opened: reply });
                 replies.push(opened);
             }
         }

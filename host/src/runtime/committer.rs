@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::Guarantee;
-use crate::kafka::{self, OutputProducer, TransactionalProducer};
+use crate::kafka::{self, GroupMetadata, OutputProducer, TransactionalProducer};
 use crate::model::{CommitId, Generation, Record, TaskId, TopicPartition};
 use crate::node::Output;
 use crate::task::CommitMetadata;
@@ -79,6 +79,9 @@ impl Committer {
 
     /// Makes a producer and ends what its predecessor left open. Waits for some seconds at most.
     pub(super) fn connect(&mut self) -> Result<(), kafka::Error> {
+        if let Some(outputs) = self.outputs.as_mut().filter(|outputs| outputs.is_unusable()) {
+            *outputs = OutputProducer::new(&self.instance.settings)?;
+        }
         let producer = match self.connecting.take() {
             Some(producer) => producer,
             None => TransactionalProducer::new(&self.instance.settings, &self.transactional_id)?,
@@ -88,6 +91,7 @@ impl Committer {
             self.connecting = Some(producer).filter(|_| error.is_retriable());
             return Err(error);
         }
+        tracing::info!(id = self.transactional_id, "transactions can begin");
         self.producer = Some(producer);
         self.open = false;
         self.commit = CommitId { producer: uuid::Uuid::new_v4().simple().to_string(), number: 0 };
@@ -113,7 +117,7 @@ impl Committer {
             return Ok(());
         }
         self.begin()?;
-        let Some(producer) = &self.producer else { return Ok(()) };
+        let producer = self.producer.as_ref().ok_or_else(unconnected)?;
         for output in outputs {
             producer.send(&output.topic, None, &output.record, None)?;
         }
@@ -148,15 +152,16 @@ impl Committer {
     pub(super) fn commit(
         &mut self,
         tasks: &BTreeMap<TaskId, ActiveTask>,
+        group: Option<&GroupMetadata>,
         generation: Generation,
-    ) -> Result<(CommitId, Positions), (kafka::Error, Attempt)> {
+    ) -> Result<(CommitId, Positions), Box<(kafka::Error, Attempt)>> {
         self.commit.number += 1;
         let mut attempt = Attempt { commit: self.commit.clone(), positions: None };
-        match self.try_commit(tasks, generation, &mut attempt) {
+        match self.try_commit(tasks, group, generation, &mut attempt) {
             Ok(positions) => Ok((attempt.commit, positions)),
             Err(error) => {
                 self.disconnect();
-                Err((error, attempt))
+                Err(Box::new((error, attempt)))
             }
         }
     }
@@ -165,15 +170,17 @@ impl Committer {
     fn try_commit(
         &mut self,
         tasks: &BTreeMap<TaskId, ActiveTask>,
+        group: Option<&GroupMetadata>,
         generation: Generation,
         attempt: &mut Attempt,
     ) -> Result<Positions, kafka::Error> {
         if let Some(outputs) = &self.outputs {
             outputs.flush(COMMIT_TIMEOUT)?;
         }
-        let metadata = CommitMetadata { commit: attempt.commit.clone(), generation }.encode();
         let mut offsets: Vec<(TopicPartition, i64, String)> = Vec::new();
         for task in tasks.values() {
+            let generation = task.committed_generation(generation);
+            let metadata = CommitMetadata { commit: attempt.commit.clone(), generation }.encode();
             offsets.extend(task.stream_positions().into_iter().map(|(tp, at)| (tp, at, metadata.clone())));
         }
         let changes = tasks.values().any(|task| task.writes().any(|(_, changelog)| changelog.is_some()));
@@ -181,7 +188,7 @@ impl Committer {
             return Ok(Positions::new());
         }
         self.begin()?;
-        let Some(producer) = &self.producer else { return Ok(Positions::new()) };
+        let producer = self.producer.as_ref().ok_or_else(unconnected)?;
         let mut tags: Vec<(TaskId, &TopicPartition)> = Vec::new();
         for (id, task) in tasks {
             let mut of_store: BTreeMap<u16, u32> = BTreeMap::new();
@@ -202,8 +209,11 @@ impl Committer {
             }
         }
         if !offsets.is_empty() {
-            let group = self.instance.source.group_metadata()?;
-            producer.send_offsets(&offsets, &group)?;
+            let group = group.ok_or_else(|| kafka::Error::Client {
+                client: "source",
+                reason: "its place in the group is not known".to_owned(),
+            })?;
+            producer.send_offsets(&offsets, group)?;
         }
         producer.flush(COMMIT_TIMEOUT)?;
         let mut positions = Positions::new();
@@ -217,4 +227,9 @@ impl Committer {
         self.open = false;
         Ok(positions)
     }
+}
+
+/// There is no producer that works.
+fn unconnected() -> kafka::Error {
+    kafka::Error::Client { client: "transactions", reason: "it is not connected".to_owned() }
 }

@@ -1,10 +1,11 @@
 //! What a stream thread is told. One closed set; nothing else reaches it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 
-use crate::kafka::{LogRange, Waker};
+use crate::kafka::{GroupMetadata, LogRange, Waker};
 use crate::model::{TaskId, TopicPartition};
 use crate::plugin::PluginSet;
 use crate::task::CommitMetadata;
@@ -15,7 +16,15 @@ const MAILBOX: usize = 1024;
 /// Something for a stream thread to do.
 pub(super) enum Event {
     /// Tasks are this thread's now. Answers what to assign.
-    Open(Vec<OpenTask>, Sender<Vec<Opened>>),
+    Open {
+        /// The tasks.
+        tasks: Vec<OpenTask>,
+        /// The member's place in the group that gave them: their commits carry it and no later one, so that the group refuses
+        /// them once it has gone on.
+        group: Option<GroupMetadata>,
+        /// Gets what to assign.
+        opened: Sender<Vec<Opened>>,
+    },
     /// All tasks are taken away: commit (or, when lost, only close), then answer.
     Close {
         /// Others own the partitions already: nothing may be committed.
@@ -24,7 +33,16 @@ pub(super) enum Event {
         done: Sender<()>,
     },
     /// An answer of the prober.
-    LogRange(TaskId, TopicPartition, Result<LogRange, String>),
+    LogRange {
+        /// Who asked.
+        task: TaskId,
+        /// About which log.
+        partition: TopicPartition,
+        /// When: an answer to an older question is none to the present one.
+        asked: Instant,
+        /// The answer.
+        range: Result<LogRange, String>,
+    },
     /// Plugins to go on with, from the next commit.
     Swap(Arc<PluginSet>),
     /// End the thread; tasks are closed already.

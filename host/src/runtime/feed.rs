@@ -32,6 +32,8 @@ pub(super) struct Feed {
     pub(super) progress: Option<Progress>,
     /// When its range was asked for last.
     asked: Option<Instant>,
+    /// Whether the answer to that is still to come: there is one question at a time.
+    waiting: bool,
 }
 
 impl Feed {
@@ -43,7 +45,7 @@ impl Feed {
         partition: TopicPartition,
         version: u32,
     ) -> Self {
-        Self { store, name, source, partition, version, queue: None, progress: None, asked: None }
+        Self { store, name, source, partition, version, queue: None, progress: None, asked: None, waiting: false }
     }
 
     /// Whether it feeds a store from the store's own changelog.
@@ -58,11 +60,19 @@ impl Feed {
 
     /// Whether its range must be asked for (again) now.
     pub(super) fn asks(&mut self, now: Instant, interval: Duration) -> bool {
-        let due = !self.is_done() && self.asked.is_none_or(|asked| now.duration_since(asked) > interval);
+        let late = self.asked.is_none_or(|asked| now.duration_since(asked) > interval);
+        let due = !self.is_done() && !self.waiting && late;
         if due {
-            self.asked = Some(now);
+            (self.asked, self.waiting) = (Some(now), true);
         }
         due
+    }
+
+    /// Whether an answer is the one to its last question, and no answer of an earlier life: the log may have grown since.
+    pub(super) fn is_answered(&mut self, asked: Instant) -> bool {
+        let mine = self.waiting && self.asked == Some(asked);
+        self.waiting &= !mine;
+        mine
     }
 
     /// Opens it where the store's checkpoint says; from the beginning, with an empty store, if the log doesn't hold that.
@@ -140,7 +150,7 @@ impl Feed {
     /// Stops reading, and forgets how far it was.
     pub(super) fn reset(&mut self, instance: &Instance) -> Result<(), String> {
         self.progress = None;
-        self.asked = None;
+        (self.asked, self.waiting) = (None, false);
         self.close(instance)
     }
 
@@ -154,6 +164,17 @@ impl Feed {
     /// Where a checkpoint may say that its store is.
     pub(super) fn position(&self) -> Option<i64> {
         self.progress.as_ref().map(Progress::position)
+    }
+
+    /// The end that its reader has reached, if all below is applied: no event tells it again.
+    pub(super) fn end(&self) -> Option<i64> {
+        let progress = self.progress.as_ref()?;
+        progress.reader_end().filter(|end| *end == progress.position())
+    }
+
+    /// Records that its restore has applied.
+    pub(super) fn records(&self) -> u64 {
+        self.progress.as_ref().map_or(0, Progress::records)
     }
 
     /// What to say of it, at `now` on the instance's clock.

@@ -66,7 +66,7 @@ pub(super) fn options(topology: &Topology, memory: Memory) -> Options {
         fetch_bytes: memory.fetched,
         probe_interval: Duration::from_secs(1),
         persist_interval: Duration::from_secs(30),
-        barrier: topology.barrier.clone(),
+        barrier: topology.barrier,
         task: task::Options { max_record_bytes, ..task::Options::default() },
         start_at_end: app.offset_reset == OffsetReset::Latest,
         close_timeout: Duration::from_secs(15),

@@ -27,6 +27,9 @@ const RECONNECT: Duration = Duration::from_secs(1);
 /// How long a question about committed offsets may take.
 const COMMITTED_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long setting streams back may take.
+const SEEK_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Starts thread `index`; `mailbox` is its other end.
 pub(super) fn start(
     instance: Arc<Instance>,
@@ -52,6 +55,8 @@ pub(super) fn start(
                 logic,
                 next_plugins: None,
                 unresolved: None,
+                seek: Vec::new(),
+                group: None,
                 next_connect: Instant::now(),
                 next_commit: Instant::now(),
                 next_publish: Instant::now(),
@@ -85,6 +90,10 @@ struct StreamThread {
     next_plugins: Option<Arc<PluginSet>>,
     /// A commit whose outcome must be found out before anything else is processed.
     unresolved: Option<Attempt>,
+    /// Where streams must be set back to before anything else is processed.
+    seek: Vec<(TopicPartition, i64)>,
+    /// The member's place in the group that gave the tasks.
+    group: Option<kafka::GroupMetadata>,
     /// When to try to connect next.
     next_connect: Instant,
     /// When to commit next.
@@ -132,17 +141,22 @@ impl StreamThread {
     fn event(&mut self, event: Event) {
         let now = Instant::now();
         match event {
-            Event::Open(tasks, reply) => {
-                let opened = tasks.into_iter().flat_map(|task| self.open(task, now)).collect();
-                let _gone = reply.send(opened);
+            Event::Open { tasks, group, opened } => {
+                self.group = group;
+                let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
+                if opened.send(tasks.into_iter().flat_map(|task| self.open(task, now)).collect()).is_err() {
+                    // The assignment went on without them: nothing would ever come.
+                    self.close_all(true);
+                    ids.into_iter().for_each(|id| self.unopened(id, "it was not opened in time".to_owned()));
+                }
             }
             Event::Close { lost, done } => {
                 self.close_all(lost);
                 let _gone = done.send(());
             }
-            Event::LogRange(id, partition, range) => {
-                if let Some(task) = self.tasks.get_mut(&id) {
-                    task.log_range(&partition, range, &self.waker, now);
+            Event::LogRange { task, partition, asked, range } => {
+                if let Some(task) = self.tasks.get_mut(&task) {
+                    task.log_range(&partition, asked, range, &self.waker, now);
                 }
             }
             Event::Swap(plugins) => {
@@ -165,21 +179,26 @@ impl StreamThread {
                 assigned
             }
             Err(reason) => {
-                tracing::error!(task = %id, "cannot open the task: {reason}");
-                self.unopened.push(TaskStatus {
-                    task: id.to_string(),
-                    thread: self.index,
-                    state: TaskState::Failed,
-                    reason,
-                    restore: Vec::new(),
-                    inputs: Vec::new(),
-                    processed: 0,
-                    dropped: BTreeMap::new(),
-                    generation: Generation::default(),
-                });
+                self.unopened(id, reason);
                 Vec::new()
             }
         }
+    }
+
+    /// Notes that a task is not open.
+    fn unopened(&mut self, id: TaskId, reason: String) {
+        tracing::error!(task = %id, "cannot open the task: {reason}");
+        self.unopened.push(TaskStatus {
+            task: id.to_string(),
+            thread: self.index,
+            state: TaskState::Failed,
+            reason,
+            restore: Vec::new(),
+            inputs: Vec::new(),
+            processed: 0,
+            dropped: BTreeMap::new(),
+            generation: Generation::default(),
+        });
     }
 
     /// Commits, unless the partitions are lost, and closes all tasks.
@@ -195,17 +214,20 @@ impl StreamThread {
         for (_, task) in std::mem::take(&mut self.tasks) {
             task.close(now);
         }
+        self.seek.clear();
+        self.group = None;
         self.unopened.clear();
         self.publish(now);
     }
 
-    /// Whether a producer works and the last commit's outcome is known; tries to get there, from time to time.
+    /// Whether tasks may go on: a producer works, the last commit's outcome is known, and streams are where they must be.
+    /// Tries to get there, from time to time.
+    ///
+    /// Also without tasks: the producer ends what the thread has left open, here or in an earlier run, and the group tells no
+    /// offsets as long as they are part of that.
     fn connected(&mut self, now: Instant) -> bool {
-        if self.tasks.is_empty() {
-            return false;
-        }
-        if self.committer.is_ready() && self.unresolved.is_none() {
-            return true;
+        if self.committer.is_ready() && self.unresolved.is_none() && self.seek.is_empty() {
+            return !self.tasks.is_empty();
         }
         if now < self.next_connect {
             // Stores are filled in the meantime.
@@ -213,11 +235,11 @@ impl StreamThread {
             return false;
         }
         let result = if self.committer.is_ready() { Ok(()) } else { self.committer.connect() };
-        let result = result.and_then(|()| self.resolve());
+        let result = result.and_then(|()| self.resolve()).and_then(|()| self.seek());
         match result {
             Ok(()) => {
                 self.instance.shared.set_trouble(&self.name, None);
-                true
+                !self.tasks.is_empty()
             }
             Err(error) => {
                 let trouble = super::chain(&error);
@@ -256,21 +278,23 @@ impl StreamThread {
         Ok(())
     }
 
-    /// Goes back to the last commit, with all tasks.
+    /// Goes back to the last commit, with all tasks; their streams follow before anything is processed.
     fn rewind(&mut self) {
         let now = Instant::now();
-        let mut seek = Vec::new();
+        self.seek.clear();
         for task in self.tasks.values_mut() {
             if !matches!(task.state(), TaskState::Failed) || task.stream_task().is_some() {
-                seek.extend(task.rewind(now));
+                self.seek.extend(task.rewind(now));
             }
         }
-        if let Err(error) = self.instance.source.seek(&seek, COMMITTED_TIMEOUT) {
-            let reason = super::chain(&error);
-            for task in self.tasks.values_mut() {
-                task.fail(format!("cannot go back to the last commit: {reason}"));
-            }
-        }
+        self.next_connect = now;
+    }
+
+    /// Sets streams back.
+    fn seek(&mut self) -> Result<(), kafka::Error> {
+        self.instance.source.seek(&self.seek, SEEK_TIMEOUT)?;
+        self.seek.clear();
+        Ok(())
     }
 
     /// A turn of every task; their outputs are sent.
@@ -340,28 +364,37 @@ impl StreamThread {
             return true;
         }
         let mut outputs = Vec::new();
-        for task in self.tasks.values_mut() {
+        let mut refused = None;
+        for (id, task) in &mut self.tasks {
             match task.emit_pending(&mut self.logic) {
                 Ok(emitted) => outputs.extend(emitted),
                 Err(error) => {
-                    let reason = super::chain(&error);
-                    task.fail(reason);
-                    self.rewind();
-                    return false;
+                    refused = Some((*id, super::chain(&error)));
+                    break;
                 }
             }
+        }
+        if let Some((id, reason)) = refused {
+            // What the transaction has of the thread's outputs so far is void, too.
+            self.committer.disconnect();
+            self.rewind();
+            if let Some(task) = self.tasks.get_mut(&id) {
+                task.stop_at_commit(reason);
+            }
+            return false;
         }
         if let Err(error) = self.committer.send(outputs) {
             self.broken("cannot send outputs", &error);
             return false;
         }
-        match self.committer.commit(&self.tasks, self.plugins.generation()) {
+        match self.committer.commit(&self.tasks, self.group.as_ref(), self.plugins.generation()) {
             Ok((commit, positions)) => {
                 self.apply(&commit, &positions);
                 self.instance.counters.commits.durations.observe(now.elapsed());
                 true
             }
-            Err((error, attempt)) => {
+            Err(failed) => {
+                let (error, attempt) = *failed;
                 self.instance.counters.commits.unknown.inc();
                 self.unresolved = Some(attempt);
                 self.next_connect = Instant::now();
@@ -375,7 +408,6 @@ impl StreamThread {
     fn broken(&mut self, doing: &str, error: &kafka::Error) {
         self.tell(doing, error);
         self.committer.disconnect();
-        self.next_connect = Instant::now();
         self.rewind();
     }
 
@@ -408,14 +440,14 @@ impl StreamThread {
 }
 
 /// A way to ask for a log's range; the answer comes as an event of this thread.
-fn asker(instance: &Arc<Instance>, thread: usize) -> impl FnMut(TaskId, TopicPartition) {
+fn asker(instance: &Arc<Instance>, thread: usize) -> impl FnMut(TaskId, TopicPartition, Instant) {
     let mailbox = instance.mailboxes.get().and_then(|all| all.get(thread)).cloned();
     let prober = Arc::clone(&instance.prober);
-    move |id, partition| {
+    move |task, partition, asked| {
         if let Some(mailbox) = mailbox.clone() {
             let of = partition.clone();
-            prober.ask(partition, move |range| {
-                mailbox.send(Event::LogRange(id, of, range));
+            prober.ask(of, move |range| {
+                mailbox.send(Event::LogRange { task, partition, asked, range });
             });
         }
     }

@@ -86,13 +86,8 @@ pub enum TaskError {
     },
 }
 
-/// What ends a run of a batch early.
-enum Halt {
-    /// The record at this place of the batch stops the task.
-    Record(usize, RecordFailure),
-    /// State cannot be read.
-    Store(StoreError),
-}
+/// What ends a run of a batch early: the record at this place of it stops the task. Those before it are applied.
+struct Halt(usize, RecordFailure);
 
 /// A task of a sub-topology and a partition.
 pub struct StreamTask {
@@ -248,10 +243,10 @@ impl StreamTask {
     }
 
     /// Applies rows and processes one batch of what is in the queues.
-    pub fn step(&mut self, logic: &mut dyn Logic) -> Result<Step, TaskError> {
+    pub fn step(&mut self, logic: &mut dyn Logic) -> Step {
         let mut step = Step::default();
         if self.failure.is_some() {
-            return Ok(step);
+            return step;
         }
         let before: Vec<i64> = self.positions();
         let tables: Vec<Option<StoreIndex>> = self.tables();
@@ -272,8 +267,7 @@ impl StreamTask {
         if !batch.is_empty() {
             let done = match self.run(logic, &batch, false, &mut step.outputs) {
                 Ok(()) => batch.len(),
-                Err(Halt::Store(source)) => return Err(TaskError::Store { task: self.id, source }),
-                Err(Halt::Record(at, failure)) => {
+                Err(Halt(at, failure)) => {
                     self.stop(&batch, at, failure);
                     at
                 }
@@ -285,7 +279,7 @@ impl StreamTask {
         self.dirty |= self.positions() != before;
         step.tally = std::mem::take(&mut self.step_tally);
         self.tally.add(&step.tally);
-        Ok(step)
+        step
     }
 
     /// Which store each source fills; `None`: it is a stream.
@@ -340,21 +334,19 @@ impl StreamTask {
                 self.apply(effects, outputs);
                 Ok(())
             }
-            Err(BatchFailure::Store(source)) => Err(Halt::Store(source)),
+            // The batch's first: nothing of it is applied.
+            Err(BatchFailure::Store(source)) => Err(Halt(0, RecordFailure::State(source))),
             Err(BatchFailure::Record { origin, failure }) => {
                 let (before, _) = batch.split_at(origin.min(batch.len()));
                 if !before.is_empty() {
                     self.run(logic, before, fresh, outputs)?;
                 }
-                Err(Halt::Record(origin, failure))
+                Err(Halt(origin, failure))
             }
             Err(BatchFailure::Call { .. }) if batch.len() > 1 => {
                 let (first, second) = batch.split_at(batch.len() / 2);
                 self.run(logic, first, true, outputs)?;
-                self.run(logic, second, false, outputs).map_err(|halt| match halt {
-                    Halt::Record(at, failure) => Halt::Record(first.len() + at, failure),
-                    halt @ Halt::Store(_) => halt,
-                })
+                self.run(logic, second, false, outputs).map_err(|Halt(at, failure)| Halt(first.len() + at, failure))
             }
             Err(BatchFailure::Call { .. }) if !fresh => self.run(logic, batch, true, outputs),
             Err(BatchFailure::Call { function, failure }) => {
@@ -362,7 +354,7 @@ impl StreamTask {
                     self.plan.functions.get(usize::from(function.0)).map_or(OnError::Fail, |used| used.on_error);
                 let reason = failure.to_string();
                 match on_error {
-                    OnError::Fail => return Err(Halt::Record(0, RecordFailure::Call(reason))),
+                    OnError::Fail => return Err(Halt(0, RecordFailure::Call(reason))),
                     OnError::Skip => self.step_tally.drop_one("failed-call"),
                     OnError::DeadLetter => {
                         let effects = self.with_pass(logic, batch, |pass| {

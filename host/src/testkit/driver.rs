@@ -46,6 +46,12 @@ impl StateRead for MemoryState {
     }
 }
 
+impl From<TaskError> for DriverError {
+    fn from(error: TaskError) -> Self {
+        Self::Broken(Box::new(error))
+    }
+}
+
 /// A test that cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
@@ -57,10 +63,10 @@ pub enum DriverError {
     },
     /// A task stopped.
     #[error("a task stopped")]
-    Failed(#[source] TaskFailure),
+    Failed(#[source] Box<TaskFailure>),
     /// A task broke.
     #[error("a task broke")]
-    Broken(#[from] TaskError),
+    Broken(#[source] Box<TaskError>),
 }
 
 /// One task of each sub-topology, its stores in memory, its inputs from the test.
@@ -147,11 +153,11 @@ impl TopologyTestDriver {
                 }
             }
             loop {
-                let step = task.step(self.logic.as_mut())?;
+                let step = task.step(self.logic.as_mut());
                 let idle = step.is_idle();
                 self.outputs.extend(step.outputs);
                 if let Some(failure) = task.failure() {
-                    return Err(DriverError::Failed(failure.clone()));
+                    return Err(DriverError::Failed(Box::new(failure.clone())));
                 }
                 if idle {
                     break;

@@ -6,13 +6,15 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use super::{DriverError, NativeFunction, NativeLogic, TopologyTestDriver};
-use crate::model::{FunctionIndex, Header, Outcome, Record, Refusal, StoreIndex, Verdict};
+use crate::model::{
+    Entry, FunctionIndex, Header, Outcome, Record, Refusal, StateRead, StoreError, StoreIndex, TaskId, Verdict,
+};
 use crate::node::{Lookups, RecordFailure};
 use crate::plan::{
     Emit, FunctionKind, FunctionUse, JoinTable, NodeInput, NodeKind, NodePlan, OnError, Plan, SourceKind, SourcePlan,
     StoreKind, StoreOrigin, StorePlan, SubtopologyPlan, TimePolicy,
 };
-use crate::task::Options;
+use crate::task::{Options, StreamTask};
 
 /// Settings of a test topology: stream `a` joined with table `t`, cogrouped with stream `b` into `s`, written to `out`.
 #[derive(Clone, Copy)]
@@ -231,6 +233,45 @@ fn a_rejected_record_stops_the_task_before_it_and_nothing_after_it_is_processed(
         assert_eq!(task.positions()[1], 1, "the record is the next one again");
         assert_eq!(driver.entry("s", b"k").unwrap().unwrap().value, "1");
     }
+}
+
+/// A store that cannot be read while it is told so.
+#[derive(Default)]
+struct Unreadable(std::sync::atomic::AtomicBool);
+
+impl StateRead for Unreadable {
+    fn get(&self, _: StoreIndex, _: &[u8]) -> Result<Option<Entry>, StoreError> {
+        if self.0.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(StoreError { store: "s".to_owned(), reason: "the disk is gone".to_owned() });
+        }
+        Ok(None)
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_read_stops_the_task_before_the_batch() {
+    let stores = Arc::new(Unreadable::default());
+    let id = TaskId { subtopology: 0, partition: 0 };
+    let options = Options { batch: 2, ..Options::default() };
+    let mut task =
+        StreamTask::new(id, Arc::new(plan(SETUP)), options, Arc::clone(&stores) as _, Vec::new(), &[0, 7, 0]).unwrap();
+    let records = (7..12).map(|offset| Record { offset, ..record("k", "x", offset) });
+    task.queue_mut(1).unwrap().extend(records, Some(12));
+    task.queue_mut(0).unwrap().extend([], Some(0));
+    let mut logic = logic();
+    assert_eq!(task.step(&mut logic).outputs.len(), 2);
+    task.committed();
+
+    stores.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    let step = task.step(&mut logic);
+    assert_eq!((step.records, step.outputs.len(), task.positions()), (0, 0, vec![0, 9, 0]));
+    let failure = task.failure().unwrap().to_string();
+    assert_eq!(failure, "stopped before b-0 offset 9: store s: the disk is gone");
+
+    stores.0.store(false, std::sync::atomic::Ordering::SeqCst);
+    task.retry();
+    let outputs: usize = (0..3).map(|_| task.step(&mut logic).outputs.len()).sum();
+    assert_eq!((outputs, task.positions()), (3, vec![0, 12, 0]), "nothing is left out");
 }
 
 #[test]

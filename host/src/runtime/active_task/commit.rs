@@ -44,30 +44,51 @@ impl ActiveTask {
         self.feeds.get(usize::from(store.0)).filter(|feed| feed.is_changelog()).map(|feed| &feed.partition)
     }
 
+    /// The generation to leave with a commit under plugins of `active`: a task that doesn't run under them keeps its own.
+    pub(in crate::runtime) fn committed_generation(&self, active: Generation) -> Generation {
+        if self.task.is_some() { self.generation.max(active) } else { self.generation }
+    }
+
     /// The commit went through: applies the overlay to the stores with the checkpoint that belongs to it.
     ///
-    /// `changelogs`: the position after this commit's records, for each changelog that has some.
+    /// `changelogs`: the position after this commit's records, for each changelog that has some. On an error the stores are
+    /// at the commit before, and the task is at an end: only a restore brings them forward.
     pub(in crate::runtime) fn committed(
         &mut self,
         changelogs: &[(TopicPartition, i64)],
         commit: &CommitId,
         generation: Generation,
     ) -> Result<(), String> {
-        self.checkpoint.streams = self.stream_positions();
+        let generation = self.committed_generation(generation);
+        let mut checkpoint = self.checkpoint.clone();
+        checkpoint.streams = self.stream_positions();
+        for stream in &self.streams {
+            if let (Some(start), Some(at)) =
+                (self.starts.get_mut(stream.source), checkpoint.streams.get(&stream.partition))
+            {
+                *start = *at;
+            }
+        }
+        self.uncommitted = false;
         let Some(task) = &mut self.task else { return Ok(()) };
         let positions = task.positions();
         for feed in &self.feeds {
             if let Some(position) = feed.source.and_then(|source| positions.get(source)) {
-                self.checkpoint.tables.insert(feed.partition.clone(), *position);
+                checkpoint.tables.insert(feed.partition.clone(), *position);
             }
         }
         for (partition, position) in changelogs {
-            self.checkpoint.tables.insert(partition.clone(), *position);
+            checkpoint.tables.insert(partition.clone(), *position);
         }
-        self.checkpoint.commit = commit.clone();
-        self.checkpoint.generation = generation;
-        self.generation = self.generation.max(generation);
-        self.stores.commit(task.overlay().writes(), &self.checkpoint).map_err(|error| crate::runtime::chain(&error))?;
+        checkpoint.commit = commit.clone();
+        checkpoint.generation = generation;
+        self.generation = generation;
+        if let Err(error) = self.stores.commit(task.overlay().writes(), &checkpoint) {
+            self.before += task.processed();
+            self.task = None;
+            return Err(crate::runtime::chain(&error));
+        }
+        self.checkpoint = checkpoint;
         task.committed();
         Ok(())
     }

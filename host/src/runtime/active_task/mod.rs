@@ -1,5 +1,6 @@
 //! A task as its thread has it: the task, its stores, and the partitions that feed it.
 
+mod again;
 mod commit;
 mod status;
 
@@ -53,8 +54,12 @@ pub(in crate::runtime) struct ActiveTask {
     streams: Vec<Stream>,
     /// The task, from Running on.
     task: Option<StreamTask>,
-    /// Offsets at which streams start, by source.
+    /// What the group has committed for streams, by source: there they start, and start again.
     starts: Vec<i64>,
+    /// The group has committed nothing for any of its streams.
+    uncommitted: bool,
+    /// It was stopped by what it handed on at a commit.
+    stopped_at_commit: bool,
     /// It must not process under an older generation.
     generation: Generation,
     /// When it was opened.
@@ -97,6 +102,7 @@ impl ActiveTask {
         let mut streams = Vec::new();
         let mut assigned = Vec::new();
         let mut generation = checkpoint.generation;
+        let uncommitted = open.streams.iter().all(|stream| stream.committed.is_none());
         for stream in open.streams {
             // The group's offset decides. The store's copy replaces one that has expired, and checks the other.
             let stored = checkpoint.streams.get(&stream.partition).copied();
@@ -152,6 +158,8 @@ impl ActiveTask {
             streams,
             task: None,
             starts,
+            uncommitted,
+            stopped_at_commit: false,
             generation,
             opened: now,
             persisted: now,
@@ -176,7 +184,7 @@ impl ActiveTask {
         &mut self,
         logic: &mut dyn Logic,
         active: Generation,
-        ask: &mut dyn FnMut(TaskId, TopicPartition),
+        ask: &mut dyn FnMut(TaskId, TopicPartition, Instant),
         now: Instant,
     ) -> Turn {
         let turn = match self.state {
@@ -210,14 +218,14 @@ impl ActiveTask {
     }
 
     /// Asks for the ranges of feeds that aren't restored; again from time to time while they are read.
-    fn ask_ranges(&mut self, ask: &mut dyn FnMut(TaskId, TopicPartition), now: Instant) -> Result<(), String> {
+    fn ask_ranges(&mut self, ask: &mut dyn FnMut(TaskId, TopicPartition, Instant), now: Instant) -> Result<(), String> {
         if self.feeds.is_empty() {
             self.to(TaskState::Restoring);
             return Ok(());
         }
         for feed in &mut self.feeds {
             if feed.asks(now, self.instance.options.probe_interval) {
-                ask(self.id, feed.partition.clone());
+                ask(self.id, feed.partition.clone(), now);
             }
         }
         self.check_timeout(now)
@@ -227,14 +235,15 @@ impl ActiveTask {
     pub(in crate::runtime) fn log_range(
         &mut self,
         partition: &TopicPartition,
+        asked: Instant,
         range: Result<LogRange, String>,
         waker: &kafka::Waker,
         now: Instant,
     ) {
-        if !matches!(self.state, TaskState::Created | TaskState::Restoring) {
+        let Some(feed) = self.feeds.iter_mut().find(|feed| feed.partition == *partition) else { return };
+        if !feed.is_answered(asked) || !matches!(self.state, TaskState::Created | TaskState::Restoring) {
             return;
         }
-        let Some(feed) = self.feeds.iter_mut().find(|feed| feed.partition == *partition) else { return };
         let opened = match (range, &mut feed.progress) {
             (Ok(range), Some(progress)) => {
                 progress.log_range(range.begin, range.end);
@@ -262,7 +271,7 @@ impl ActiveTask {
     }
 
     /// Reads feeds into the stores, until all of them are at their ends.
-    fn restore(&mut self, ask: &mut dyn FnMut(TaskId, TopicPartition), now: Instant) -> Result<Turn, String> {
+    fn restore(&mut self, ask: &mut dyn FnMut(TaskId, TopicPartition, Instant), now: Instant) -> Result<Turn, String> {
         self.ask_ranges(ask, now)?;
         let lag = self.tables_may_lag();
         let mut busy = false;
@@ -309,6 +318,7 @@ impl ActiveTask {
 
     /// The stores are full: from here on rows go through the task.
     fn finish_restore(&mut self, now: Instant) -> Result<(), String> {
+        self.check_uncommitted()?;
         self.persist(now)?;
         self.instance.barrier(|barrier| barrier.full(self.id));
         self.instance.wake_all();
@@ -317,6 +327,19 @@ impl ActiveTask {
         tracing::info!(task = %self.id, records, seconds, "restored");
         self.to(TaskState::WaitingForPeers);
         Ok(())
+    }
+
+    /// State without the offsets that belong to it would count records again.
+    fn check_uncommitted(&self) -> Result<(), String> {
+        let state = self.feeds.iter().find(|feed| feed.is_changelog() && feed.records() > 0);
+        match (state, self.streams.first()) {
+            (Some(feed), Some(stream)) if self.uncommitted => Err(format!(
+                "{} holds state that is not in the state folder, but the group {} has no offsets for {} any more: records \
+                 would count twice; set the group's offsets, or delete the folder and the changelogs to start over",
+                feed.partition, self.instance.plan.app_id, stream.partition,
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Fails the task, or lets everyone go on, when tables are not full in time.
@@ -374,6 +397,12 @@ impl ActiveTask {
             self.instance.global_tables(),
             &positions,
         );
+        for feed in &self.feeds {
+            let queue = feed.source.and_then(|source| self.task.as_mut()?.queue_mut(source));
+            if let (Some(queue), Some(end)) = (queue, feed.end()) {
+                queue.extend([], Some(end));
+            }
+        }
         self.reason.clear();
         self.to(TaskState::Running);
         self.instance.wake_all();
@@ -397,7 +426,7 @@ impl ActiveTask {
         for stream in &mut self.streams {
             fetched += fill(task, stream.source, &mut stream.queue, quota, &mut self.buffer)?.0;
         }
-        let step = task.step(logic).map_err(|error| crate::runtime::chain(&error))?;
+        let step = task.step(logic);
         metered::count(&self.instance.counters, task.part(), step.records, &step.tally);
         if let Some(failure) = task.failure() {
             let reason = failure.to_string();
@@ -405,61 +434,6 @@ impl ActiveTask {
             return Ok(Turn::Busy(step.outputs));
         }
         Ok(if fetched == 0 && step.is_idle() { Turn::Idle } else { Turn::Busy(step.outputs) })
-    }
-
-    /// Tries again after a failure of a record, under new plugins.
-    pub(in crate::runtime) fn retry(&mut self) {
-        if self.state == TaskState::Failed
-            && let Some(task) = &mut self.task
-            && task.failure().is_some()
-        {
-            task.retry();
-            self.reason.clear();
-            self.to(TaskState::Running);
-        }
-    }
-
-    /// Drops everything since the last commit and begins again from there. Returns the offsets to seek to.
-    pub(in crate::runtime) fn rewind(&mut self, now: Instant) -> Vec<(TopicPartition, i64)> {
-        if let Some(task) = self.task.take() {
-            self.before += task.processed();
-        }
-        for feed in &mut self.feeds {
-            if let Err(reason) = feed.reset(&self.instance) {
-                self.fail(reason);
-                return Vec::new();
-            }
-        }
-        let mut seek = Vec::new();
-        for stream in &self.streams {
-            let at = self.checkpoint.streams.get(&stream.partition).copied();
-            let start = self.starts.get_mut(stream.source);
-            if let Some(start) = start {
-                *start = at.unwrap_or(*start);
-                seek.push((stream.partition.clone(), *start));
-            }
-        }
-        self.instance.barrier(|barrier| barrier.opened(self.id));
-        self.opened = now;
-        self.state = TaskState::Created;
-        seek
-    }
-
-    /// Closes the task: what was restored is kept, what was not committed is dropped.
-    pub(in crate::runtime) fn close(mut self, now: Instant) {
-        if matches!(self.state, TaskState::Restoring)
-            && let Err(reason) = self.persist(now)
-        {
-            tracing::warn!(task = %self.id, "closing: {reason}");
-        }
-        for feed in &mut self.feeds {
-            self.instance.catalog.close(&feed.name, self.id.partition);
-            if let Err(reason) = feed.close(&self.instance) {
-                tracing::warn!(task = %self.id, "closing: {reason}");
-            }
-        }
-        self.instance.barrier(|barrier| barrier.closed(self.id));
-        self.instance.wake_all();
     }
 }
 

@@ -1,0 +1,131 @@
+//! Instances come and go while records flow.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use weir_tests::host::TIMEOUT;
+use weir_tests::{Broker, Host, topics, wait};
+
+use crate::crash::{IMPATIENT, setup, wait_under_way};
+use crate::grown::{self, Grown};
+use crate::projekt::{create_topics, wait_caught_up};
+
+/// Records that the feeder writes at once.
+const CHUNK: usize = 40;
+
+/// Waits until the instance has so many tasks and they all run.
+fn wait_tasks(host: &Host, tasks: std::ops::RangeInclusive<usize>) -> Result<()> {
+    host.wait_status("its share of the tasks", |status| {
+        let found = status["tasks"].as_array().context("tasks")?;
+        ensure!(tasks.contains(&found.len()), "{} tasks", found.len());
+        ensure!(found.iter().all(|task| task["state"] == "running"), "{}", status["tasks"]);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+#[test]
+fn instances_come_and_go_while_records_flow() -> Result<()> {
+    let input = Grown::new(4)?;
+    let dir = tempfile::tempdir()?;
+    let broker = Broker::start_with(&dir.path().join("broker"), IMPATIENT)?;
+    create_topics(&broker)?;
+    topics::produce_all(&broker.bootstrap_servers(), &input.tables)?;
+    let states = ["a", "b", "c"].map(|name| dir.path().join(name));
+    let start = |state: usize| Host::start(&setup(&broker, &states[state], "exactly-once").set("app.threads", "2"));
+    let progress = grown::progress(&broker)?;
+    let (fed, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+
+    thread::scope(|scope| -> Result<()> {
+        // A little ahead of the commits all the time.
+        let feeder = scope.spawn(|| -> Result<()> {
+            for chunk in input.streams.chunks(CHUNK) {
+                topics::produce_all(&broker.bootstrap_servers(), chunk)?;
+                let now = fed.fetch_add(chunk.len(), Ordering::SeqCst) + chunk.len();
+                wait::until("progress", TIMEOUT, || {
+                    let committed = progress.committed()?;
+                    let near = usize::try_from(committed)? + 3 * CHUNK >= now || stop.load(Ordering::SeqCst);
+                    ensure!(near, "{committed} of {now} offsets");
+                    Ok(())
+                })?;
+            }
+            Ok(())
+        });
+        let flows = |sixths: usize| {
+            wait::until("records", TIMEOUT, || {
+                let now = fed.load(Ordering::SeqCst);
+                ensure!(now * 6 >= input.streams.len() * sixths || feeder.is_finished(), "{now} records");
+                Ok(())
+            })
+        };
+        let come_and_go = || -> Result<()> {
+            let mut a = start(0)?;
+            let mut b = start(1)?;
+            wait_tasks(&a, 4..=4)?;
+            flows(1)?;
+            let mut c = start(2)?;
+            wait_tasks(&c, 2..=3)?;
+            flows(2)?;
+            ensure!(a.terminate()?.success(), "{}", a.log());
+            wait_tasks(&b, 4..=4)?;
+            flows(3)?;
+            b.kill()?;
+            wait_tasks(&c, 8..=8)?;
+            flows(4)?;
+            // Its state is older than the changelogs now.
+            let mut a = start(0)?;
+            wait_tasks(&a, 4..=4)?;
+            flows(6)?;
+            wait_caught_up(&broker).with_context(|| format!("{}\n{}", a.log(), c.log()))?;
+            ensure!(a.terminate()?.success(), "{}", a.log());
+            ensure!(c.terminate()?.success(), "{}", c.log());
+            Ok(())
+        };
+        let result = come_and_go();
+        stop.store(true, Ordering::SeqCst);
+        let logs =
+            || states.iter().map(|state| std::fs::read_to_string(state.with_extension("log")).unwrap_or_default());
+        result.with_context(|| logs().collect::<Vec<_>>().join("\n----\n"))?;
+        feeder.join().map_err(|_| anyhow!("the feeder panicked"))?
+    })?;
+    input.assert_last(&broker)?;
+    grown::assert_chain(&broker)
+}
+
+/// A stopped process wakes up after others have taken its partitions over: nothing of what it held may count twice.
+#[test]
+fn a_process_that_slept_through_its_session_commits_nothing() -> Result<()> {
+    let input = Grown::new(3)?;
+    let parts = input.parts(4);
+    let dir = tempfile::tempdir()?;
+    let broker = Broker::start_with(&dir.path().join("broker"), IMPATIENT)?;
+    create_topics(&broker)?;
+    topics::produce_all(&broker.bootstrap_servers(), &input.tables)?;
+    topics::produce_all(&broker.bootstrap_servers(), parts[0])?;
+    let states = ["a", "b"].map(|name| dir.path().join(name));
+    // Commits far apart: much is uncommitted when it falls asleep.
+    let patient = |state: usize| {
+        let setup = setup(&broker, &states[state], "exactly-once").set("app.threads", "2");
+        Host::start(&setup.set("app.commit_interval", "2 s").set("kafka.session.timeout.ms", "2000"))
+    };
+    let progress = grown::progress(&broker)?;
+    let mut sleeper = patient(0)?;
+    wait_caught_up(&broker).with_context(|| sleeper.log())?;
+    for part in &parts[1..] {
+        topics::produce_all(&broker.bootstrap_servers(), part)?;
+        wait_under_way(&sleeper, &progress)?;
+        sleeper.signal("STOP")?;
+        let mut other = patient(1)?;
+        wait_caught_up(&broker).with_context(|| other.log())?;
+        sleeper.signal("CONT")?;
+        wait_tasks(&other, 4..=4)?;
+        ensure!(other.terminate()?.success(), "{}", other.log());
+        wait_tasks(&sleeper, 8..=8)?;
+    }
+    wait_caught_up(&broker).with_context(|| sleeper.log())?;
+    input.assert_last(&broker).with_context(|| sleeper.log())?;
+    grown::assert_chain(&broker).with_context(|| sleeper.log())?;
+    ensure!(sleeper.terminate()?.success(), "{}", sleeper.log());
+    Ok(())
+}
