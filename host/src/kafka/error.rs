@@ -155,6 +155,8 @@ pub enum Error {
         reason: String,
         /// Whether the producer is unusable anyway.
         fatal: bool,
+        /// Whether it is still under way: another call to commit waits for it.
+        resumable: bool,
     },
 }
 
@@ -186,6 +188,16 @@ impl Error {
                 is_transient(*code)
             }
             Self::Transaction { error, .. } => error.is_retriable(),
+            _ => false,
+        }
+    }
+
+    /// It did not come to its end in time, and the very same call takes it up again.
+    pub fn can_be_resumed(&self) -> bool {
+        match self {
+            Self::Timeout { .. } => true,
+            Self::Transaction { error, .. } => error.is_retriable(),
+            Self::UnknownOutcome { resumable, .. } => *resumable,
             _ => false,
         }
     }

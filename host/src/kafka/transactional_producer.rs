@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 use rdkafka::producer::Producer;
-use rdkafka::util::Timeout;
 use rdkafka::{Offset, TopicPartitionList};
 
 use super::outbox::Outbox;
@@ -17,9 +16,9 @@ use crate::model::{Record, TopicPartition};
 /// which librdkafka waits for in vain.
 const ABORT_ATTEMPT: Duration = Duration::from_millis(20);
 
-/// A producer of transactions. After an error of `commit` or `abort` it is spent: make a new one of the same id, whose `init`
-/// ends what this one left open. (A request that timed out may still be on its way, and Kafka would take it for the next
-/// transaction's; after a failed delivery librdkafka 2.12.1 numbers the next transaction's records wrongly.)
+/// A producer of transactions. After an error of `commit` or `abort` that is not to be resumed it is spent: make a new one of
+/// the same id, whose `init` ends what this one left open. (A request that timed out may still be on its way, and Kafka would
+/// take it for the next transaction's; after a failed delivery librdkafka 2.12.1 numbers the next transaction's records wrongly.)
 pub struct TransactionalProducer {
     /// The producer.
     outbox: Outbox,
@@ -54,9 +53,14 @@ impl TransactionalProducer {
     }
 
     /// Adds the group's offsets (the next ones to process) and their metadata to the transaction. Waits for the answer, at
-    /// most for what is left of `transaction.timeout.ms`. A member that the group has gone on without is refused
-    /// ([`Error::is_stale_member`]).
-    pub fn send_offsets(&self, offsets: &[(TopicPartition, i64, String)], group: &GroupMetadata) -> Result<(), Error> {
+    /// most for what is left of `transaction.timeout.ms`; after a time-out the same call may be made again
+    /// ([`Error::can_be_resumed`]). A member that the group has gone on without is refused ([`Error::is_stale_member`]).
+    pub fn send_offsets(
+        &self,
+        offsets: &[(TopicPartition, i64, String)],
+        group: &GroupMetadata,
+        timeout: Duration,
+    ) -> Result<(), Error> {
         let mut list = TopicPartitionList::with_capacity(offsets.len());
         for (partition, offset, metadata) in offsets {
             let mut element = list.add_partition(&partition.topic, partition.partition);
@@ -64,7 +68,7 @@ impl TransactionalProducer {
             set.map_err(|error| Error::request(format!("offset {offset} of {partition}"), &error))?;
             element.set_metadata(metadata);
         }
-        let result = self.outbox.producer().send_offsets_to_transaction(&list, group.inner(), Timeout::Never);
+        let result = self.outbox.producer().send_offsets_to_transaction(&list, group.inner(), timeout);
         result.map_err(|error| self.error("adding offsets", &error))
     }
 
@@ -79,7 +83,8 @@ impl TransactionalProducer {
     }
 
     /// Waits until all records are delivered, then commits. Fails with the first delivery failure or a time-out while the
-    /// outcome is certain (not committed), and with [`Error::UnknownOutcome`] from then on.
+    /// outcome is certain (not committed), and with [`Error::UnknownOutcome`] from then on. After a time-out it may be called
+    /// again, to wait on ([`Error::can_be_resumed`]).
     pub fn commit(&self, timeout: Duration) -> Result<(), Error> {
         let start = Instant::now();
         // rdkafka's own flush before the commit waits in steps of 100 ms: nothing must be left for it to wait for.
@@ -90,7 +95,8 @@ impl TransactionalProducer {
         let left = timeout.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
         self.outbox.producer().commit_transaction(left).map_err(|error| {
             let (code, reason, fatal) = parts(&error);
-            Error::UnknownOutcome { transactional_id: self.id.clone(), code, reason, fatal }
+            let resumable = matches!(&error, KafkaError::Transaction(inner) if inner.is_retriable());
+            Error::UnknownOutcome { transactional_id: self.id.clone(), code, reason, fatal, resumable }
         })
     }
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::config::Guarantee;
 use crate::kafka::{self, GroupMetadata, OutputProducer, TransactionalProducer};
@@ -20,6 +20,10 @@ use super::instance::Instance;
 const INIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a commit may take before its outcome counts as unknown.
 const COMMIT_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same once the instance is asked to stop: what isn't committed by then is processed again after the next start.
+const LAST_COMMIT_TIMEOUT: Duration = Duration::from_secs(8);
+/// How long a step of a commit waits before it is looked whether the instance is asked to stop.
+const SLICE: Duration = Duration::from_secs(1);
 
 /// What a commit left in changelogs: for each task, the position after its last record in each changelog.
 pub(super) type Positions = BTreeMap<TaskId, Vec<(TopicPartition, i64)>>;
@@ -174,8 +178,9 @@ impl Committer {
         generation: Generation,
         attempt: &mut Attempt,
     ) -> Result<Positions, kafka::Error> {
+        let began = Instant::now();
         if let Some(outputs) = &self.outputs {
-            outputs.flush(COMMIT_TIMEOUT)?;
+            self.patiently(began, |slice| outputs.flush(slice))?;
         }
         let mut offsets: Vec<(TopicPartition, i64, String)> = Vec::new();
         for task in tasks.values() {
@@ -213,9 +218,9 @@ impl Committer {
                 client: "source",
                 reason: "its place in the group is not known".to_owned(),
             })?;
-            producer.send_offsets(&offsets, group)?;
+            self.patiently(began, |slice| producer.send_offsets(&offsets, group, slice))?;
         }
-        producer.flush(COMMIT_TIMEOUT)?;
+        self.patiently(began, |slice| producer.flush(slice))?;
         let mut positions = Positions::new();
         for (tag, last) in producer.take_delivered() {
             if let Some((id, changelog)) = tags.get(tag as usize) {
@@ -223,9 +228,29 @@ impl Committer {
             }
         }
         attempt.positions = Some(positions.clone());
-        producer.commit(COMMIT_TIMEOUT)?;
+        self.patiently(began, |slice| producer.commit(slice))?;
         self.open = false;
         Ok(positions)
+    }
+
+    /// How long a commit that began then may still take.
+    fn left(&self, began: Instant) -> Duration {
+        let whole = if self.instance.shared.is_stopping() { LAST_COMMIT_TIMEOUT } else { COMMIT_TIMEOUT };
+        whole.saturating_sub(began.elapsed())
+    }
+
+    /// Takes up a step again and again for as long as the commit may take, which may become less meanwhile.
+    fn patiently(
+        &self,
+        began: Instant,
+        mut step: impl FnMut(Duration) -> Result<(), kafka::Error>,
+    ) -> Result<(), kafka::Error> {
+        loop {
+            match step(SLICE) {
+                Err(error) if error.can_be_resumed() && !self.left(began).is_zero() => {}
+                result => return result,
+            }
+        }
     }
 }
 

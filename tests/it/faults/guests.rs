@@ -95,7 +95,7 @@ fn a_plugin_that_misbehaves_stops_its_task_until_it_behaves() -> Result<()> {
     }
 
     // The others go on.
-    topics::produce(&bootstrap, "in", &[(GOOD, "k7", Some("more"), 2)])?;
+    topics::produce(&bootstrap, "in", &[(GOOD, "k7", Some("again"), 2)])?;
     host.wait_status("the partition without a deed at its end", |status| {
         let task = task(status, &format!("0_{GOOD}"))?;
         ensure!(task["state"] == "running" && task["inputs"][0]["position"] == 2 * AROUND + 2, "{task}");

@@ -25,7 +25,8 @@ fn without_a_broker(guarantee: &str) -> Result<()> {
         .set("app.guarantee", guarantee)
         .set("app.threads", "4");
     let mut host = Host::start(&setup)?;
-    wait_not_ready(&host, "cannot reach the broker: ")?;
+    let says = format!("cannot reach the broker (kafka.\"bootstrap.servers\"): {}", broker.bootstrap_servers());
+    wait_not_ready(&host, &says)?;
     let status = host.status()?;
     ensure!(status["state"] == "starting" && status["tasks"].as_array().is_some_and(Vec::is_empty), "{status}");
     // It may be stopped while it waits.

@@ -129,8 +129,11 @@ fn offsets_and_metadata_are_committed_with_the_transaction() -> Result<()> {
     producer.send("offsets-out", Some(0), &record, Some(3))?;
     producer.send("offsets-out", Some(0), &record, Some(4))?;
     let group = member.group_metadata()?;
-    producer
-        .send_offsets(&[(both[0].clone(), 17, "commit 1 ü".to_owned()), (both[1].clone(), 0, String::new())], &group)?;
+    producer.send_offsets(
+        &[(both[0].clone(), 17, "commit 1 ü".to_owned()), (both[1].clone(), 0, String::new())],
+        &group,
+        PATIENCE,
+    )?;
     producer.commit(PATIENCE)?;
     assert_eq!(producer.take_delivered(), BTreeMap::from([(3, 0), (4, 1)]));
     let committed = member.committed(&both, PATIENCE)?;
@@ -140,7 +143,7 @@ fn offsets_and_metadata_are_committed_with_the_transaction() -> Result<()> {
     // An aborted one leaves nothing: neither offsets nor output nor what was delivered.
     producer.begin()?;
     producer.send("offsets-out", Some(0), &record, Some(3))?;
-    producer.send_offsets(&[(both[0].clone(), 99, "no".to_owned())], &group)?;
+    producer.send_offsets(&[(both[0].clone(), 99, "no".to_owned())], &group, PATIENCE)?;
     let start = Instant::now();
     producer.abort(PATIENCE)?;
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
@@ -166,7 +169,8 @@ fn the_group_refuses_offsets_of_an_earlier_generation() -> Result<()> {
 
     let partition = TopicPartition::new("stale", 0);
     producer.begin()?;
-    let error = producer.send_offsets(&[(partition.clone(), 5, String::new())], &old).err().context("accepted")?;
+    let error =
+        producer.send_offsets(&[(partition.clone(), 5, String::new())], &old, PATIENCE).err().context("accepted")?;
     assert!(error.is_stale_member(), "{error:?}");
     assert!(!error.is_fatal() && !error.is_fenced() && !error.unknown_outcome(), "{error:?}");
     producer.abort(PATIENCE)?;
@@ -174,7 +178,7 @@ fn the_group_refuses_offsets_of_an_earlier_generation() -> Result<()> {
 
     // With the present generation it is accepted.
     producer.begin()?;
-    producer.send_offsets(&[(partition.clone(), 5, String::new())], &zombie.group_metadata()?)?;
+    producer.send_offsets(&[(partition.clone(), 5, String::new())], &zombie.group_metadata()?, PATIENCE)?;
     producer.commit(PATIENCE)?;
     assert_eq!(other.committed(&[partition], PATIENCE)?.first().and_then(|c| c.offset), Some(5));
     zombie.leave(PATIENCE)?;
@@ -198,7 +202,7 @@ fn a_member_that_stopped_polling_has_lost_its_partitions() -> Result<()> {
     let commit = |offset| {
         producer.begin()?;
         let group = stalled.group_metadata()?;
-        producer.send_offsets(&[(partition.clone(), offset, String::new())], &group)?;
+        producer.send_offsets(&[(partition.clone(), offset, String::new())], &group, PATIENCE)?;
         producer.commit(PATIENCE)
     };
     commit(1)?;
