@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use rdkafka::producer::{BaseProducer, BaseRecord};
 use serde_json::{Value, json};
 use weir_tests::topics::{self, Failures, TopicRecord};
@@ -99,20 +99,56 @@ fn write(producer: &BaseProducer<Failures>, topic: &str, key: &str, value: &Valu
     topics::send(producer, record)
 }
 
-/// Waits until the last output of each project counts every record of these rounds, and none twice.
+/// Waits until everything is processed; the last output of each project must count every record on the topics once.
+///
+/// `rounds` of records were written at least: a producer whose broker dies may write a record twice.
 pub(crate) fn wait_counts(broker: &Broker, rounds: u64) -> Result<()> {
     crate::projekt::wait_caught_up(broker)?;
-    let outputs = outputs(broker)?;
-    ensure!(outputs.len() as u64 == PROJECTS, "{} projects", outputs.len());
-    for (key, value) in &outputs {
-        let lists = ["befunde", "aufgaben", "durchfuehrungen", "gruppen"].map(|list| &value[list]["anzahl"]);
-        let all_once = lists.into_iter().chain([&value["statusWechsel"]]).all(|count| *count == rounds);
-        ensure!(all_once, "{key} after {rounds} rounds: {value}");
+    let (expected, got) = (expected(broker)?, outputs(broker)?);
+    ensure!(got.len() as u64 == PROJECTS && expected.len() == got.len(), "{} projects", got.len());
+    for (key, value) in &got {
+        let counts = BTreeMap::from(LISTS.map(|list| (list, value[list]["anzahl"].as_u64().unwrap_or(0))));
+        let expected = expected.get(key).with_context(|| format!("{key} is on no topic"))?;
+        ensure!(counts == expected.counts, "{key}: counted {counts:?}, on the topics are {:?}", expected.counts);
+        ensure!(counts.values().all(|count| *count >= rounds), "{key}: {counts:?} after {rounds} rounds");
+        ensure!(value["statusWechsel"] == expected.changes, "{key}: {} changes: {value}", expected.changes);
         ensure!(value["status"] == status(rounds - 1) && value["projekt"]["version"] == rounds - 1, "{key}: {value}");
         let row = json!(format!("row of {key}"));
         ensure!(value["wirtschaftseinheit"]["id"] == row && value["mietobjekt"]["id"] == row, "{key}: {value}");
     }
     Ok(())
+}
+
+/// The lists of the aggregate, which have the names of their topics.
+const LISTS: [&str; 4] = ["befunde", "aufgaben", "durchfuehrungen", "gruppen"];
+
+/// What the topics hold of a project.
+#[derive(Default)]
+struct Expected {
+    /// Records on each list's topic.
+    counts: BTreeMap<&'static str, u64>,
+    /// Status records that differ from the one before.
+    changes: u64,
+    /// The last status.
+    status: Option<Value>,
+}
+
+/// What the topics hold of each project.
+fn expected(broker: &Broker) -> Result<BTreeMap<String, Expected>> {
+    let mut projects: BTreeMap<String, Expected> = BTreeMap::new();
+    let key = |record: &TopicRecord| String::from_utf8(record.key.clone().unwrap_or_default().to_vec());
+    for list in LISTS {
+        for record in topics::read(&broker.bootstrap_servers(), list)? {
+            *projects.entry(key(&record)?).or_default().counts.entry(list).or_default() += 1;
+        }
+    }
+    for record in topics::read(&broker.bootstrap_servers(), "projektstatus")? {
+        let project = projects.entry(key(&record)?).or_default();
+        let value: Value = serde_json::from_slice(&record.value.unwrap_or_default())?;
+        project.changes += u64::from(project.status.as_ref() != Some(&value["status"]));
+        project.status = Some(value["status"].clone());
+    }
+    Ok(projects)
 }
 
 /// Waits until each partition has outputs.

@@ -11,6 +11,7 @@
 mod client;
 mod embedded_broker;
 mod error;
+mod leader_hints;
 mod log_ends;
 mod outbox;
 mod output_producer;

@@ -1,0 +1,8 @@
+//! As `host/build.rs`: the tests' own clients outlive a broker, too.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var_os("CARGO_CFG_TARGET_OS").is_some_and(|os| os == "linux") {
+        println!("cargo:rustc-link-arg-tests=-Wl,--wrap=rd_kafka_metadata_update_op");
+    }
+}
