@@ -12,7 +12,7 @@ use weir::kafka::{ClientSettings, TransactionalProducer};
 use weir::model::Record;
 use weir_tests::{Broker, Host, topics};
 
-use crate::crash::{IMPATIENT, setup};
+use crate::crash::{IMPATIENT, THREADS, setup};
 use crate::grown::{self, Grown};
 use crate::projekt::{PARTITIONS, create_topics, wait_caught_up};
 
@@ -30,7 +30,7 @@ fn take_over(broker: &Broker, id: &str) -> Result<TransactionalProducer> {
 /// Refuses the next commit of every stream thread.
 fn fence(broker: &Broker, host: &Host) -> Result<()> {
     let instance = host.status()?["instance"].as_str().context("instance")?.to_owned();
-    for thread in 0..4 {
+    for thread in 0..THREADS {
         take_over(broker, &format!("projekt-{instance}-{thread}"))?;
     }
     Ok(())
@@ -63,8 +63,8 @@ fn refused_commits_under_at_least_once() -> Result<()> {
 
 /// Refused commits while records flow, and as the first commit on a state folder that is older than the group.
 fn refused_commits(guarantee: &str) -> Result<()> {
-    let input = Grown::new(3)?;
-    let parts = input.parts(6);
+    let input = Grown::new(2)?;
+    let parts = input.parts(5);
     let dir = tempfile::tempdir()?;
     let broker = Broker::start_with(&dir.path().join("broker"), IMPATIENT)?;
     create_topics(&broker)?;
@@ -102,7 +102,7 @@ fn refused_commits(guarantee: &str) -> Result<()> {
             ensure!(waits.contains("waits for an open transaction"), "{task}");
         }
         let begun = host.log().matches("transactions can begin").count();
-        ensure!(begun >= 3 * 4, "{begun} producers in three runs of 4 threads");
+        ensure!(begun >= 3 * THREADS, "{begun} producers in three runs of {THREADS} threads");
         Ok(())
     })?;
     fence(&broker, &host)?;
