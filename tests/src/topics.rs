@@ -225,11 +225,9 @@ pub fn describe(bootstrap: &str, topic: &str, name: &str) -> Result<(usize, Opti
     let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
     let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
     let resource = [ResourceSpecifier::Topic(topic)];
-    for found in block_on(admin.describe_configs(&resource, &AdminOptions::new()))? {
-        let found = found.map_err(|code| anyhow::anyhow!("describe topic '{topic}': {code}"))?;
-        return Ok((partitions, found.get(name).and_then(|entry| entry.value.clone())));
-    }
-    Ok((partitions, None))
+    let found = block_on(admin.describe_configs(&resource, &AdminOptions::new()))?.pop().context("no answer")?;
+    let found = found.map_err(|code| anyhow::anyhow!("describe topic '{topic}': {code}"))?;
+    Ok((partitions, found.get(name).and_then(|entry| entry.value.clone())))
 }
 
 /// Writes a fixture file's lines `{topic, partition, timestamp, key, value}` in order; how many there were.
