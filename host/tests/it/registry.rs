@@ -82,6 +82,10 @@ fn a_deployed_version_answers_calls_on_every_instance_and_a_rollback_returns() {
     let (one, two) = (start(&log, "{}"), start(&log, "{}"));
     let first = one.registry.deploy("projekt", &wasm("projekt"), "first", 1).unwrap();
     let second = two.registry.deploy("projekt", &wasm("projekt-v2"), "second", 2).unwrap();
+    // What `two` wrote reaches `one` when it has read it.
+    while one.registry.generation() < second.generation {
+        std::thread::yield_now();
+    }
     let back = one.registry.rollback("projekt", 3).unwrap();
     for instance in [&one, &two] {
         let mut seen = Vec::new();
