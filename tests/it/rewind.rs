@@ -110,7 +110,7 @@ fn refused_commits(guarantee: &str) -> Result<()> {
     holder.abort(REQUEST)?;
     host.wait_ready()?;
     wait_caught_up(&broker).with_context(|| host.log())?;
-    ensure!(host.log().contains("did not go through"), "no commit was refused: {}", host.log());
+    ensure!(host.log().contains("fenced by a newer instance"), "no commit was refused: {}", host.log());
 
     // While records flow; and between two parts, when all queues are at their ends.
     let progress = grown::progress(&broker)?;
