@@ -136,19 +136,24 @@ struct Expected {
 /// What the topics hold of each project.
 fn expected(broker: &Broker) -> Result<BTreeMap<String, Expected>> {
     let mut projects: BTreeMap<String, Expected> = BTreeMap::new();
-    let key = |record: &TopicRecord| String::from_utf8(record.key.clone().unwrap_or_default().to_vec());
     for list in LISTS {
-        for record in topics::read(&broker.bootstrap_servers(), list)? {
-            *projects.entry(key(&record)?).or_default().counts.entry(list).or_default() += 1;
+        for (key, _) in topics::read(&broker.bootstrap_servers(), list)?.iter().filter_map(usable) {
+            *projects.entry(key).or_default().counts.entry(list).or_default() += 1;
         }
     }
-    for record in topics::read(&broker.bootstrap_servers(), "projektstatus")? {
-        let project = projects.entry(key(&record)?).or_default();
-        let value: Value = serde_json::from_slice(&record.value.unwrap_or_default())?;
+    for (key, value) in topics::read(&broker.bootstrap_servers(), "projektstatus")?.iter().filter_map(usable) {
+        let project = projects.entry(key).or_default();
         project.changes += u64::from(project.status.as_ref() != Some(&value["status"]));
         project.status = Some(value["status"].clone());
     }
     Ok(projects)
+}
+
+/// Key and value of a record that the topology does not leave out: for a null, or for a value that is no JSON.
+fn usable(record: &TopicRecord) -> Option<(String, Value)> {
+    let key = String::from_utf8(record.key.as_ref()?.to_vec()).ok()?;
+    let value: Value = serde_json::from_slice(record.value.as_ref()?).ok()?;
+    (!value.is_null()).then_some((key, value))
 }
 
 /// Waits until each partition has outputs.

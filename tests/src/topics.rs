@@ -22,6 +22,8 @@ use crate::wait::until;
 
 /// How long anything here may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long one attempt may take.
+const ATTEMPT: Duration = Duration::from_secs(10);
 
 /// A record as it is on a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +72,6 @@ pub type NewTopicSpec<'a> = (&'a str, i32, &'a [(&'a str, &'a str)]);
 
 /// Creates topics and waits until they can be written to.
 pub fn create(bootstrap: &str, topics: &[NewTopicSpec<'_>]) -> Result<()> {
-    let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
     let new: Vec<NewTopic<'_>> = topics
         .iter()
         .map(|(name, partitions, config)| {
@@ -78,8 +79,13 @@ pub fn create(bootstrap: &str, topics: &[NewTopicSpec<'_>]) -> Result<()> {
             config.iter().fold(new, |new, (key, value)| new.set(key, value))
         })
         .collect();
-    let options = AdminOptions::new().operation_timeout(Some(PATIENCE)).request_timeout(Some(PATIENCE));
-    for result in block_on(admin.create_topics(&new, &options))? {
+    let options = AdminOptions::new().operation_timeout(Some(ATTEMPT)).request_timeout(Some(ATTEMPT));
+    // A client that came before the broker knew its controller waits for it without asking again.
+    let created = until("the topics", PATIENCE, || {
+        let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
+        Ok(block_on(admin.create_topics(&new, &options))?)
+    })?;
+    for result in created {
         match result {
             Ok(_) | Err((_, RDKafkaErrorCode::TopicAlreadyExists)) => {}
             Err((topic, code)) => bail!("create topic '{topic}': {code}"),

@@ -69,7 +69,7 @@ pub(super) fn options(topology: &Topology, memory: Memory) -> Options {
         barrier: topology.barrier,
         task: task::Options { max_record_bytes, ..task::Options::default() },
         start_at_end: app.offset_reset == OffsetReset::Latest,
-        close_timeout: Duration::from_secs(15),
+        close_timeout: Duration::from_secs(12),
     }
 }
 

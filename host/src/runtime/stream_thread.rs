@@ -229,6 +229,9 @@ impl StreamThread {
         if self.committer.is_ready() && self.unresolved.is_none() && self.seek.is_empty() {
             return !self.tasks.is_empty();
         }
+        if self.tasks.is_empty() && self.instance.shared.is_stopping() {
+            return false;
+        }
         if now < self.next_connect {
             // Stores are filled in the meantime.
             self.turn_restoring(now);

@@ -29,7 +29,9 @@ use super::{Error, global_tables, startup, stream_thread};
 /// How long a poll of the source consumer waits.
 const POLL: Duration = Duration::from_millis(100);
 /// How long leaving the group may take: less than the process has to stop.
-const LEAVE: Duration = Duration::from_secs(20);
+const LEAVE: Duration = Duration::from_secs(18);
+/// How long ending all threads may take: a thread that waits for a lost broker must not keep the process.
+const STOP: Duration = Duration::from_secs(20);
 /// How long ending a predecessor's transaction may take, at start.
 const INIT: Duration = Duration::from_secs(10);
 /// How long opening the registry's log may take.
@@ -322,7 +324,13 @@ impl Running {
         let mut result = left.map_err(|e| kafka_error("cannot leave the group", e));
         for (_, thread) in self.threads {
             let name = thread.thread().name().unwrap_or("stream").to_owned();
-            if thread.join().is_err() {
+            while !thread.is_finished() && started.elapsed() < STOP {
+                std::thread::park_timeout(POLL / 10);
+            }
+            if !thread.is_finished() {
+                // It waits for a broker that doesn't answer. What it has not committed is processed again.
+                tracing::warn!("the thread {name} is left behind; the next start resumes from the last commit");
+            } else if thread.join().is_err() {
                 result = result.and(Err(Error::Panicked { name }));
             }
         }
