@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::kafka::{NewTopic, TopicLog};
+use crate::plan::{self, InternalTopic};
 
 use super::log::{LogError, LogReader, LogRecord, LogWriter};
 
@@ -10,8 +11,8 @@ use super::log::{LogError, LogReader, LogRecord, LogWriter};
 ///
 /// One partition, since its offsets are the generations. Compacted, since what is active must be there for ever.
 pub fn topic(app_id: &str) -> NewTopic {
-    let config = vec![("cleanup.policy".to_owned(), "compact".to_owned())];
-    NewTopic { name: format!("{app_id}-plugins"), partitions: 1, config }
+    let InternalTopic { name, partitions, config } = plan::registry_topic(app_id);
+    NewTopic { name, partitions, config }
 }
 
 impl LogReader for TopicLog {
