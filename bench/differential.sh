@@ -37,7 +37,7 @@ rm -rf "$dir/broker" "$dir/state"
 "$peer/broker.sh" start "$dir/broker" "$port" >&2
 trap 'stop_all; "$peer/broker.sh" stop "$dir/broker" >&2' EXIT
 "$peer/peer.sh" generator --bootstrap "$boot" --file "$dir/in.jsonl" --keys "$keys" --records "$records" --tables "$tables" 2>&1 | tail -n 1 >&2
-"$peer/peer.sh" oracle --file "$dir/in.jsonl" >"$dir/want.jsonl" 2>"$dir/oracle.log"
+PEER_JVM="${PEER_JVM:--Xmx4g}" "$peer/peer.sh" oracle --file "$dir/in.jsonl" >"$dir/want.jsonl" 2>"$dir/oracle.log"
 tail -n 1 "$dir/oracle.log" >&2
 
 metric() { curl -s -m 5 "http://127.0.0.1:$1/metrics" | awk -v name="$2" '$1 == name || index($1, name "{") == 1 {sum += $2} END {printf "%d", sum}'; }
