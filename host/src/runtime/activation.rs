@@ -7,6 +7,7 @@ use bytes::Bytes;
 use crate::plugin::{PluginSet, ViewPool, ViewStores};
 use crate::view::Catalog;
 
+use super::edge::Plugins;
 use super::event::Event;
 use super::instance::Instance;
 
@@ -62,9 +63,10 @@ impl Activation {
 
     /// Tells the stream threads.
     fn tell(instance: &Instance, set: &Arc<PluginSet>) {
-        *instance.plugins.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(set));
+        let set = Arc::clone(set) as Arc<dyn Plugins>;
+        *instance.plugins.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(Arc::clone(&set));
         for mailbox in instance.mailboxes.get().into_iter().flatten() {
-            mailbox.send(Event::Swap(Arc::clone(set)));
+            mailbox.send(Event::Swap(Arc::clone(&set)));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use crate::kafka::{LogRange, RebalanceListener};
+use crate::kafka::{Committed, LogRange, RebalanceListener};
 use crate::model::{TaskId, TopicPartition};
 use crate::plan::SourceKind;
 use crate::task::CommitMetadata;
@@ -56,12 +56,53 @@ impl Assignment {
         tasks
     }
 
+    /// What an assignment gives: the tasks that its partitions make, each with its thread.
+    pub(super) fn given(&self, instance: &Instance, partitions: &[TopicPartition]) -> Given {
+        let tasks = Self::tasks(instance, partitions);
+        let threads = self.threads(tasks.keys().copied(), instance.options.threads);
+        Given { tasks, threads }
+    }
+
     /// A thread for each task: the one that had it, else the one with the fewest.
     fn threads(&self, tasks: impl Iterator<Item = TaskId>, count: usize) -> BTreeMap<TaskId, usize> {
         let mut last = self.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let chosen = spread(&last, tasks, count);
         *last = chosen.clone();
         chosen
+    }
+}
+
+/// The tasks of an assignment, and where they go.
+pub(super) struct Given {
+    /// Tasks with their stream partitions, by source.
+    tasks: BTreeMap<TaskId, Vec<(usize, TopicPartition)>>,
+    /// The thread of each.
+    threads: BTreeMap<TaskId, usize>,
+}
+
+impl Given {
+    /// All stream partitions.
+    pub(super) fn streams(&self) -> Vec<TopicPartition> {
+        self.tasks.values().flatten().map(|(_, partition)| partition.clone()).collect()
+    }
+
+    /// What each thread is to open, with where its streams start by what the group has `committed`.
+    pub(super) fn opens(self, instance: &Instance, committed: Vec<Committed>) -> BTreeMap<usize, Vec<OpenTask>> {
+        let starts: BTreeMap<TopicPartition, Committed> =
+            committed.into_iter().map(|of| (of.partition.clone(), of)).collect();
+        let mut by_thread: BTreeMap<usize, Vec<OpenTask>> = BTreeMap::new();
+        for (id, streams) in self.tasks {
+            let mut open = OpenTask { id, streams: Vec::new() };
+            for (source, partition) in streams {
+                let Some(of) = starts.get(&partition) else { continue };
+                let initial = if of.offset.is_some() { Some(0) } else { instance.initial_offset(&partition) };
+                let Some(initial) = initial else { continue };
+                let metadata = CommitMetadata::decode(&of.metadata);
+                open.streams.push(StreamStart { source, partition, committed: of.offset, initial, metadata });
+            }
+            by_thread.entry(self.threads.get(&id).copied().unwrap_or(0)).or_default().push(open);
+        }
+        by_thread
     }
 }
 
@@ -120,33 +161,16 @@ fn persistently<T>(instance: &Instance, what: &str, mut ask: impl FnMut() -> Res
 impl RebalanceListener for Assignment {
     fn assigned(&self, partitions: Vec<TopicPartition>) -> Vec<(TopicPartition, i64)> {
         let Some(instance) = self.instance() else { return Vec::new() };
-        let tasks = Self::tasks(&instance, &partitions);
-        let threads = self.threads(tasks.keys().copied(), instance.options.threads);
-        tracing::info!(tasks = tasks.keys().map(ToString::to_string).collect::<Vec<_>>().join(" "), "assigned");
-        let streams: Vec<TopicPartition> = tasks.values().flatten().map(|(_, partition)| partition.clone()).collect();
+        let given = self.given(&instance, &partitions);
+        tracing::info!(tasks = given.tasks.keys().map(ToString::to_string).collect::<Vec<_>>().join(" "), "assigned");
+        let streams = given.streams();
         let committed = persistently(
             &instance,
             "cannot read the group's committed offsets (some may be part of an open transaction)",
             || instance.source.committed(&streams, QUESTION).map_err(|error| super::chain(&error)),
         );
-        let mut starts = BTreeMap::new();
-        for of in committed.into_iter().flatten() {
-            starts.insert(of.partition.clone(), of);
-        }
-
-        let mut by_thread: BTreeMap<usize, Vec<OpenTask>> = BTreeMap::new();
-        for (id, streams) in tasks {
-            let mut open = OpenTask { id, streams: Vec::new() };
-            for (source, partition) in streams {
-                let Some(of) = starts.get(&partition) else { continue };
-                let initial = if of.offset.is_some() { Some(0) } else { instance.initial_offset(&partition) };
-                let Some(initial) = initial else { continue };
-                let metadata = CommitMetadata::decode(&of.metadata);
-                open.streams.push(StreamStart { source, partition, committed: of.offset, initial, metadata });
-            }
-            by_thread.entry(threads.get(&id).copied().unwrap_or(0)).or_default().push(open);
-        }
-        let group = instance.source.group_metadata();
+        let by_thread = given.opens(&instance, committed.unwrap_or_default());
+        let group = instance.source.place();
         let group = group.inspect_err(|error| tracing::error!("no place in the group: {}", super::chain(error))).ok();
         let mut replies = Vec::new();
         for (thread, tasks) in by_thread {
@@ -164,7 +188,7 @@ impl RebalanceListener for Assignment {
                 Err(error) => tracing::error!("a stream thread did not open its tasks in time: {error}"),
             }
         }
-        instance.prober.watch(assigned.iter().map(|(partition, _)| partition.clone()));
+        instance.prober.watch(assigned.iter().map(|(partition, _)| partition.clone()).collect());
         instance.counters.rebalances.inc();
         instance.shared.assigned.store(true, std::sync::atomic::Ordering::SeqCst);
         assigned
@@ -174,7 +198,7 @@ impl RebalanceListener for Assignment {
         let Some(instance) = self.instance() else { return };
         tracing::info!(partitions = partitions.len(), lost, "revoked");
         instance.shared.assigned.store(false, std::sync::atomic::Ordering::SeqCst);
-        instance.prober.watch([]);
+        instance.prober.watch(Vec::new());
         let mut waiting = Vec::new();
         for mailbox in instance.mailboxes.get().into_iter().flatten() {
             let (done, closed) = crossbeam_channel::bounded(1);
@@ -201,9 +225,10 @@ impl Instance {
     pub(super) fn log_range(&self, partition: &TopicPartition) -> Option<LogRange> {
         persistently(self, &format!("cannot ask for the log of {partition}"), || {
             let (answer, answered) = crossbeam_channel::bounded(1);
-            self.prober.ask(partition.clone(), move |range| {
+            let answer = move |range| {
                 let _gone = answer.send(range);
-            });
+            };
+            self.prober.ask(partition.clone(), Box::new(answer));
             answered.recv_timeout(QUESTION).map_err(|timeout| timeout.to_string())?
         })
     }

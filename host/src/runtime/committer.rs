@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::Guarantee;
-use crate::kafka::{self, GroupMetadata, OutputProducer, TransactionalProducer};
+use crate::kafka;
 use crate::model::{CommitId, Generation, Record, TaskId, TopicPartition};
 use crate::node::Output;
 use crate::task::CommitMetadata;
 
 use super::active_task::ActiveTask;
+use super::edge::{Outputs, Place, Transactions};
 use super::instance::Instance;
 
 /// How long one attempt to reach the transaction coordinator may take.
@@ -43,11 +44,11 @@ pub(super) struct Committer {
     /// Stays the same over restarts, so that a predecessor's open transaction is ended at once.
     transactional_id: String,
     /// The producer; `None`: none that works.
-    producer: Option<TransactionalProducer>,
+    producer: Option<Box<dyn Transactions>>,
     /// A producer that has not reached its coordinator yet.
-    connecting: Option<TransactionalProducer>,
+    connecting: Option<Box<dyn Transactions>>,
     /// For outputs under at-least-once.
-    outputs: Option<OutputProducer>,
+    outputs: Option<Box<dyn Outputs>>,
     /// Whether a transaction is open.
     open: bool,
     /// The last commit.
@@ -58,11 +59,12 @@ impl Committer {
     /// Producers of thread `index`; nothing is connected yet.
     pub(super) fn new(instance: Arc<Instance>, index: usize) -> Result<Self, super::Error> {
         let id = instance.transactional_id(index);
-        instance.state_dir.record_transactional_id(&id)?;
+        instance.folder.record_transactional_id(&id)?;
         let outputs = match instance.options.guarantee {
             Guarantee::ExactlyOnce => None,
-            Guarantee::AtLeastOnce => Some(OutputProducer::new(&instance.settings).map_err(|source| {
-                super::Error::Kafka { doing: "cannot make a producer for outputs".to_owned(), source }
+            Guarantee::AtLeastOnce => Some(instance.producers.outputs().map_err(|source| super::Error::Kafka {
+                doing: "cannot make a producer for outputs".to_owned(),
+                source,
             })?),
         };
         Ok(Self {
@@ -84,11 +86,11 @@ impl Committer {
     /// Makes a producer and ends what its predecessor left open. Waits for some seconds at most.
     pub(super) fn connect(&mut self) -> Result<(), kafka::Error> {
         if let Some(outputs) = self.outputs.as_mut().filter(|outputs| outputs.is_unusable()) {
-            *outputs = OutputProducer::new(&self.instance.settings)?;
+            *outputs = self.instance.producers.outputs()?;
         }
         let producer = match self.connecting.take() {
             Some(producer) => producer,
-            None => TransactionalProducer::new(&self.instance.settings, &self.transactional_id)?,
+            None => self.instance.producers.transactions(&self.transactional_id)?,
         };
         if let Err(error) = producer.init(INIT_TIMEOUT) {
             // What timed out goes on in the background, and the next call takes it up again.
@@ -115,7 +117,7 @@ impl Committer {
         }
         if let Some(producer) = &self.outputs {
             for output in outputs {
-                producer.send(&output.topic, None, &output.record)?;
+                producer.send(&output.topic, &output.record)?;
             }
             producer.poll();
             return Ok(());
@@ -156,7 +158,7 @@ impl Committer {
     pub(super) fn commit(
         &mut self,
         tasks: &BTreeMap<TaskId, ActiveTask>,
-        group: Option<&GroupMetadata>,
+        group: Option<&Place>,
         generation: Generation,
     ) -> Result<(CommitId, Positions), Box<(kafka::Error, Attempt)>> {
         self.commit.number += 1;
@@ -174,11 +176,11 @@ impl Committer {
     fn try_commit(
         &mut self,
         tasks: &BTreeMap<TaskId, ActiveTask>,
-        group: Option<&GroupMetadata>,
+        group: Option<&Place>,
         generation: Generation,
         attempt: &mut Attempt,
     ) -> Result<Positions, kafka::Error> {
-        let began = Instant::now();
+        let began = self.instance.now();
         if let Some(outputs) = &self.outputs {
             self.patiently(began, |slice| outputs.flush(slice))?;
         }
@@ -236,7 +238,7 @@ impl Committer {
     /// How long a commit that began then may still take.
     fn left(&self, began: Instant) -> Duration {
         let whole = if self.instance.shared.is_stopping() { LAST_COMMIT_TIMEOUT } else { COMMIT_TIMEOUT };
-        whole.saturating_sub(began.elapsed())
+        whole.saturating_sub(self.instance.now().saturating_duration_since(began))
     }
 
     /// Takes up a step again and again for as long as the commit may take, which may become less meanwhile.

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 
-use crate::kafka::{GroupMetadata, LogRange, Waker};
+use crate::kafka::{LogRange, Waker};
 use crate::model::{TaskId, TopicPartition};
-use crate::plugin::PluginSet;
 use crate::task::CommitMetadata;
+
+use super::edge::{Place, Plugins};
 
 /// Events that may wait for a thread; senders of more block.
 const MAILBOX: usize = 1024;
@@ -21,7 +22,7 @@ pub(super) enum Event {
         tasks: Vec<OpenTask>,
         /// The member's place in the group that gave them: their commits carry it and no later one, so that the group refuses
         /// them once it has gone on.
-        group: Option<GroupMetadata>,
+        group: Option<Place>,
         /// Gets what to assign.
         opened: Sender<Vec<Opened>>,
     },
@@ -44,7 +45,7 @@ pub(super) enum Event {
         range: Result<LogRange, String>,
     },
     /// Plugins to go on with, from the next commit.
-    Swap(Arc<PluginSet>),
+    Swap(Arc<dyn Plugins>),
     /// End the thread; tasks are closed already.
     Stop,
 }

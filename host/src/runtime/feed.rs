@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::kafka::{LogRange, PartitionQueue, Waker};
+use crate::kafka::{LogRange, Waker};
 use crate::model::{Checkpoint, Entry, Record, RestoreStatus, StateWrite, StoreIndex, TopicPartition};
 use crate::restore::Progress;
-use crate::store::TaskStores;
 use crate::task::RecordQueue;
 
+use super::edge::{Queue, Stores};
 use super::instance::Instance;
 
 /// Most records that one fetch takes.
@@ -27,7 +27,7 @@ pub(super) struct Feed {
     /// Version of the state that a changelog's records are.
     pub(super) version: u32,
     /// Its records; `None`: not opened yet, or (a changelog) read to its end.
-    pub(super) queue: Option<PartitionQueue>,
+    pub(super) queue: Option<Box<dyn Queue>>,
     /// How far the restore is; `None`: the log's range isn't known yet.
     pub(super) progress: Option<Progress>,
     /// When its range was asked for last.
@@ -79,7 +79,7 @@ impl Feed {
     pub(super) fn open(
         &mut self,
         instance: &Instance,
-        stores: &TaskStores,
+        stores: &dyn Stores,
         checkpoint: &mut Checkpoint,
         range: LogRange,
         waker: &Waker,
@@ -110,7 +110,7 @@ impl Feed {
     pub(super) fn restore(
         &mut self,
         instance: &Instance,
-        stores: &TaskStores,
+        stores: &dyn Stores,
         buffer: &mut VecDeque<Record>,
     ) -> Result<usize, String> {
         let (Some(queue), Some(progress)) = (&mut self.queue, &mut self.progress) else { return Ok(0) };

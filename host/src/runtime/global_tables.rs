@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::kafka::{LogRange, PartitionQueue};
+use crate::kafka::LogRange;
 use crate::model::{Checkpoint, Entry, Record, StateWrite, StoreIndex, TableStatus, TopicPartition};
 use crate::plan::GlobalTablePlan;
 use crate::restore::Progress;
-use crate::store::TaskStores;
+use crate::store::{Resources, StateDir, TaskStores};
 
 use super::Error;
+use super::edge::Queue;
 use super::instance::Instance;
 
 /// The one store of a global table's database.
@@ -24,12 +25,16 @@ const IDLE: Duration = Duration::from_millis(250);
 const PUBLISH: Duration = Duration::from_millis(250);
 
 /// Opens the stores of all global tables, before anything is read.
-pub(super) fn open(instance: &Instance) -> Result<Vec<Arc<TaskStores>>, Error> {
+pub(super) fn open(
+    instance: &Instance,
+    state_dir: &StateDir,
+    resources: &Resources,
+) -> Result<Vec<Arc<TaskStores>>, Error> {
     let mut opened = Vec::new();
     for table in &instance.plan.global_tables {
         let spec = super::instance::spec(&table.name, table.kind, &table.topic);
-        let dir = instance.state_dir.global_dir(&table.name);
-        let stores = Arc::new(TaskStores::open(&dir, &[spec], &instance.resources)?);
+        let dir = state_dir.global_dir(&table.name);
+        let stores = Arc::new(TaskStores::open(&dir, &[spec], resources)?);
         instance.catalog.open(&table.name, "global-table", -1, Arc::clone(&stores), ROWS);
         opened.push(stores);
     }
@@ -76,7 +81,7 @@ struct Feed {
     /// The partition.
     partition: TopicPartition,
     /// Its records.
-    queue: Option<PartitionQueue>,
+    queue: Option<Box<dyn Queue>>,
     /// How far its restore is.
     progress: Option<Progress>,
 }

@@ -5,17 +5,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::config::Guarantee;
-use crate::kafka::{ClientSettings, SourceConsumer, TableReader};
 use crate::model::{InstanceState, StateRead, StoreIndex, TableStatus, TaskId, TaskStatus};
 use crate::plan::{BarrierPlan, Plan, StoreKind, SubtopologyPlan};
-use crate::plugin::PluginSet;
-use crate::store::{self, Resources, StateDir, StoreSpec};
+use crate::store::{self, StoreSpec};
 use crate::task::{self, Barrier, GlobalTables};
 use crate::telemetry::Counters;
 use crate::view::Catalog;
 
+use super::edge::{Clock, Folder, LogRanges, Plugins, Producers, Reader, Source};
 use super::event::Mailbox;
-use super::prober::Prober;
 
 /// Settings of an instance, resolved from the topology file.
 #[derive(Clone, Debug)]
@@ -52,18 +50,18 @@ pub(super) struct Instance {
     pub(super) options: Options,
     /// When it started: the clock of progress reports counts from here.
     pub(super) started: Instant,
-    /// Settings of Kafka clients.
-    pub(super) settings: ClientSettings,
+    /// The clock.
+    pub(super) time: Clock,
+    /// Makes producers.
+    pub(super) producers: Box<dyn Producers>,
     /// The state folder.
-    pub(super) state_dir: Arc<StateDir>,
-    /// Memory of all stores.
-    pub(super) resources: Resources,
+    pub(super) folder: Box<dyn Folder>,
     /// The group member.
-    pub(super) source: Arc<SourceConsumer>,
+    pub(super) source: Box<dyn Source>,
     /// The reader of tables and changelogs.
-    pub(super) reader: Arc<TableReader>,
+    pub(super) reader: Box<dyn Reader>,
     /// Asks for log ends.
-    pub(super) prober: Arc<Prober>,
+    pub(super) prober: Arc<dyn LogRanges>,
     /// Which stores are open.
     pub(super) catalog: Arc<Catalog>,
     /// What the outside sees.
@@ -77,7 +75,7 @@ pub(super) struct Instance {
     /// Stores of global tables, in the plan's order.
     pub(super) globals: OnceLock<Vec<Arc<store::TaskStores>>>,
     /// Active plugins: for the versions of restored state.
-    pub(super) plugins: Mutex<Option<Arc<PluginSet>>>,
+    pub(super) plugins: Mutex<Option<Arc<dyn Plugins>>>,
 }
 
 impl Instance {
@@ -87,6 +85,11 @@ impl Instance {
         look(&mut barrier)
     }
 
+    /// The time.
+    pub(super) fn now(&self) -> Instant {
+        (self.time)()
+    }
+
     /// Time since the start.
     pub(super) fn clock(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.started)
@@ -94,7 +97,7 @@ impl Instance {
 
     /// The transactional id of stream thread `index`: the same in every run on this state folder.
     pub(super) fn transactional_id(&self, index: usize) -> String {
-        format!("{}-{}-{index}", self.plan.app_id, self.state_dir.instance_id())
+        format!("{}-{}-{index}", self.plan.app_id, self.folder.instance_id())
     }
 
     /// Wakes every stream thread: something that they wait for may have changed.
@@ -127,7 +130,7 @@ impl Instance {
         });
         let plugins = self.plugins.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match (function, plugins.as_ref()) {
-            (Some(function), Some(set)) => set.state_type(function).map_or(0, |state| state.version),
+            (Some(function), Some(set)) => set.state_version(function),
             _ => 0,
         }
     }

@@ -8,20 +8,19 @@ use bytes::Bytes;
 use crate::model::{CallFailure, FoldRun, Folded, FunctionIndex, JoinPair, Logic, Outcome, Record};
 use crate::node::Tally;
 use crate::plan::{FunctionUse, SubtopologyPlan};
-use crate::plugin::ThreadLogic;
 use crate::telemetry::{Counters, Operation, PluginCounters};
 
 /// A thread's plugins, with their calls counted: two looks at the clock a batch.
 pub(super) struct Metered {
     /// The plugins.
-    logic: ThreadLogic,
+    logic: Box<dyn Logic + Send>,
     /// The counters of each function's plugin.
     counters: Vec<Arc<PluginCounters>>,
 }
 
 impl Metered {
     /// Counts the calls of `logic`.
-    pub(super) fn new(logic: ThreadLogic, functions: &[FunctionUse], counters: &Counters) -> Self {
+    pub(super) fn new(logic: Box<dyn Logic + Send>, functions: &[FunctionUse], counters: &Counters) -> Self {
         let counters = functions.iter().map(|function| counters.plugin(&function.plugin)).collect();
         Self { logic, counters }
     }
@@ -32,10 +31,10 @@ impl Metered {
         operation: Operation,
         function: FunctionIndex,
         records: usize,
-        call: impl FnOnce(&mut ThreadLogic) -> Result<T, CallFailure>,
+        call: impl FnOnce(&mut dyn Logic) -> Result<T, CallFailure>,
     ) -> Result<T, CallFailure> {
         let start = Instant::now();
-        let result = call(&mut self.logic);
+        let result = call(self.logic.as_mut());
         if let Some(counters) = self.counters.get(usize::from(function.0)) {
             counters.called(operation, records, start.elapsed());
             if let Err(failure) = &result {
@@ -71,7 +70,7 @@ impl Logic for Metered {
     }
 
     fn state_version(&self, function: FunctionIndex) -> u32 {
-        Logic::state_version(&self.logic, function)
+        self.logic.state_version(function)
     }
 
     fn version(&self, function: FunctionIndex) -> (String, String) {

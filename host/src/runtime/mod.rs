@@ -13,6 +13,7 @@ mod activation;
 mod active_task;
 mod assignment;
 mod committer;
+mod edge;
 mod error;
 mod event;
 mod feed;

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
-use crate::kafka::{LogEnds, LogRange};
+use crate::kafka::LogEnds;
 use crate::model::TopicPartition;
 
 use super::Error;
+use super::edge::{Answer, LogRanges};
 
 /// How long one question may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -19,9 +20,6 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const LAG_INTERVAL: Duration = Duration::from_secs(2);
 /// Questions that may wait.
 const QUEUE: usize = 4096;
-
-/// Gets the answer to a question.
-type Answer = Box<dyn FnOnce(Result<LogRange, String>) + Send>;
 
 /// A question.
 enum Question {
@@ -53,19 +51,16 @@ impl Prober {
             .map_err(|source| Error::Thread { name: "prober".to_owned(), source })?;
         Ok(Self { questions, ends, thread: Some(thread) })
     }
+}
 
-    /// Asks for a log's range; `answer` runs on the prober's thread.
-    pub(super) fn ask(
-        &self,
-        partition: TopicPartition,
-        answer: impl FnOnce(Result<LogRange, String>) + Send + 'static,
-    ) {
+impl LogRanges for Prober {
+    /// `answer` runs on the prober's thread.
+    fn ask(&self, partition: TopicPartition, answer: Answer) {
         // The only way to fail is that the process ends.
-        let _ended = self.questions.send(Question::Range(partition, Box::new(answer)));
+        let _ended = self.questions.send(Question::Range(partition, answer));
     }
 
-    /// Watches exactly these partitions from now on.
-    pub(super) fn watch(&self, partitions: impl IntoIterator<Item = TopicPartition>) {
+    fn watch(&self, partitions: Vec<TopicPartition>) {
         let Ok(mut ends) = self.ends.lock() else { return };
         let before = std::mem::take(&mut *ends);
         *ends = partitions
@@ -77,8 +72,7 @@ impl Prober {
             .collect();
     }
 
-    /// The watched partition's log end, as last asked.
-    pub(super) fn end(&self, partition: &TopicPartition) -> Option<i64> {
+    fn end(&self, partition: &TopicPartition) -> Option<i64> {
         self.ends.lock().ok()?.get(partition).copied().flatten()
     }
 }

@@ -19,6 +19,7 @@ use crate::view::Catalog;
 
 use super::activation::Activation;
 use super::assignment::Assignment;
+use super::edge::{Plugins, StateFolder};
 use super::event::{Event, Mailbox};
 use super::handle::Handle;
 use super::instance::{Instance, Options, Shared};
@@ -120,6 +121,10 @@ struct Start {
 struct Running {
     /// Shared parts.
     instance: Arc<Instance>,
+    /// The group member.
+    source: Arc<SourceConsumer>,
+    /// The reader of tables and changelogs.
+    reader: Arc<TableReader>,
     /// Stream threads, with their mailboxes.
     threads: Vec<(Mailbox, JoinHandle<()>)>,
     /// The global tables' thread.
@@ -246,14 +251,16 @@ impl Start {
             .map_err(|e| kafka_error("cannot make the source consumer", e))?;
         let reader = TableReader::new(&settings).map_err(|e| kafka_error("cannot make the table reader", e))?;
         let threads = options.threads;
+        let resources = Resources::new(memory.stores);
         let barrier = crate::task::Barrier::new(options.barrier.scope, self.plan.global_tables.is_empty());
         let instance = Arc::new(Instance {
             plan: Arc::clone(&self.plan),
             options,
-            settings,
-            resources: Resources::new(memory.stores),
-            source,
-            reader,
+            time: Box::new(Instant::now),
+            producers: Box::new(settings.clone()),
+            folder: Box::new(StateFolder { dir: Arc::clone(&self.state_dir), resources: resources.clone() }),
+            source: Box::new(Arc::clone(&source)),
+            reader: Box::new(Arc::clone(&reader)),
             prober,
             catalog: Arc::clone(&self.catalog),
             shared: Arc::clone(&self.shared),
@@ -261,14 +268,13 @@ impl Start {
             barrier: Mutex::new(barrier),
             mailboxes: OnceLock::new(),
             globals: OnceLock::new(),
-            plugins: Mutex::new(self.activation.current()),
-            state_dir: Arc::clone(&self.state_dir),
+            plugins: Mutex::new(self.activation.current().map(|set| set as Arc<dyn Plugins>)),
             started: Instant::now(),
         });
         assignment.attach(&instance);
-        end_left_transactions(&instance);
+        end_left_transactions(&instance, &self.state_dir, &settings);
 
-        let globals = global_tables::open(&instance)?;
+        let globals = global_tables::open(&instance, &self.state_dir, &resources)?;
         let _only_once = instance.globals.set(globals.clone());
         let partitions: Vec<i32> =
             self.plan.global_tables.iter().map(|table| counts.get(&table.topic).copied().unwrap_or(0)).collect();
@@ -281,7 +287,11 @@ impl Start {
             self.shared.assigned.store(true, std::sync::atomic::Ordering::SeqCst);
         } else if let Some(plugins) = self.activation.current() {
             for index in 0..threads {
-                started.push(stream_thread::start(Arc::clone(&instance), index, Arc::clone(&plugins))?);
+                started.push(stream_thread::start(
+                    Arc::clone(&instance),
+                    index,
+                    Arc::clone(&plugins) as Arc<dyn Plugins>,
+                )?);
             }
         }
         let mailboxes: Vec<Mailbox> = started.iter().map(|(mailbox, _)| mailbox.clone()).collect();
@@ -289,9 +299,9 @@ impl Start {
         self.activation.attach(&instance);
         if !inputs.is_empty() {
             let topics: Vec<&str> = inputs.into_iter().collect();
-            instance.source.subscribe(&topics).map_err(|e| kafka_error("cannot subscribe", e))?;
+            source.subscribe(&topics).map_err(|e| kafka_error("cannot subscribe", e))?;
         }
-        Ok(Running { instance, threads: started, globals })
+        Ok(Running { instance, source, reader, threads: started, globals })
     }
 }
 
@@ -300,9 +310,9 @@ impl Running {
     fn supervise(&self) -> Result<(), Error> {
         let shared = &self.instance.shared;
         while !shared.is_stopping() {
-            self.instance.source.poll(POLL).map_err(|e| kafka_error("the source consumer cannot go on", e))?;
-            self.instance.reader.poll(Duration::ZERO).map_err(|e| kafka_error("the table reader cannot go on", e))?;
-            shared.set_trouble("broker", self.instance.source.connection_error());
+            self.source.poll(POLL).map_err(|e| kafka_error("the source consumer cannot go on", e))?;
+            self.reader.poll(Duration::ZERO).map_err(|e| kafka_error("the table reader cannot go on", e))?;
+            shared.set_trouble("broker", self.source.connection_error());
             if let Some((_, thread)) = self.threads.iter().find(|(_, thread)| thread.is_finished()) {
                 let name = thread.thread().name().unwrap_or("stream").to_owned();
                 return Err(Error::Panicked { name });
@@ -317,7 +327,7 @@ impl Running {
     /// Leaves the group (tasks commit and close), then ends the threads.
     fn end(self) -> Result<(), Error> {
         let started = Instant::now();
-        let left = self.instance.source.leave(LEAVE);
+        let left = self.source.leave(LEAVE);
         for (mailbox, _) in &self.threads {
             mailbox.send(Event::Stop);
         }
@@ -344,10 +354,10 @@ impl Running {
 
 /// Ends transactions that threads of an earlier run have left open and that no thread of this one will: each holds
 /// readers of its partitions back until it times out.
-fn end_left_transactions(instance: &Instance) {
+fn end_left_transactions(instance: &Instance, state_dir: &StateDir, settings: &ClientSettings) {
     let own: BTreeSet<String> = (0..instance.options.threads).map(|index| instance.transactional_id(index)).collect();
-    for id in instance.state_dir.transactional_ids().into_iter().filter(|id| !own.contains(id)) {
-        let ended = TransactionalProducer::new(&instance.settings, &id).and_then(|producer| producer.init(INIT));
+    for id in state_dir.transactional_ids().into_iter().filter(|id| !own.contains(id)) {
+        let ended = TransactionalProducer::new(settings, &id).and_then(|producer| producer.init(INIT));
         if let Err(error) = ended {
             tracing::warn!(transactional_id = id, "cannot end what an earlier run left open: {}", super::chain(&error));
         }

@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::kafka::{self, LogRange, PartitionQueue};
+use crate::kafka::{self, LogRange};
 use crate::model::{Checkpoint, Generation, Logic, Record, StoreIndex, TaskId, TaskState, TopicPartition};
 use crate::node::Output;
 use crate::plan::{BarrierScope, SourceKind, StoreOrigin};
 use crate::restore::Progress;
-use crate::store::TaskStores;
 use crate::task::{StreamTask, may_follow};
 
+use crate::runtime::edge::{Queue, Stores};
 use crate::runtime::event::OpenTask;
 use crate::runtime::feed::{FETCH_RECORDS, Feed};
 use crate::runtime::instance::Instance;
@@ -31,7 +31,7 @@ struct Stream {
     /// The partition.
     partition: TopicPartition,
     /// Its records.
-    queue: PartitionQueue,
+    queue: Box<dyn Queue>,
 }
 
 /// A task of this thread.
@@ -41,7 +41,7 @@ pub(in crate::runtime) struct ActiveTask {
     /// What it shares with the instance.
     instance: Arc<Instance>,
     /// Its stores.
-    pub(in crate::runtime) stores: Arc<TaskStores>,
+    pub(in crate::runtime) stores: Arc<dyn Stores>,
     /// What the stores contain.
     pub(in crate::runtime) checkpoint: Checkpoint,
     /// Where it is.
@@ -93,9 +93,7 @@ impl ActiveTask {
             return Err(format!("the topology has no sub-topology {}", id.subtopology));
         };
         let specs = instance.store_specs(part);
-        let stores = TaskStores::open(&instance.state_dir.task_dir(id), &specs, &instance.resources)
-            .map_err(|error| crate::runtime::chain(&error))?;
-        let stores = Arc::new(stores);
+        let stores = instance.folder.open(id, &specs).map_err(|error| crate::runtime::chain(&error))?;
         let checkpoint = stores.checkpoint();
 
         let mut starts = vec![0; part.sources.len()];
@@ -112,7 +110,7 @@ impl ActiveTask {
                         "the state in {} contains {} up to offset {stored}, but the group {} is committed at \
                          {committed}: records in between would count twice; set the group's offset to {stored}, or \
                          delete the folder and the changelogs to start over",
-                        instance.state_dir.task_dir(id).display(),
+                        instance.folder.path(id).display(),
                         stream.partition,
                         instance.plan.app_id,
                     ));
@@ -127,8 +125,7 @@ impl ActiveTask {
             if let Some(start) = starts.get_mut(stream.source) {
                 *start = at;
             }
-            let queue =
-                instance.source.split(&stream.partition, Arc::clone(waker)).map_err(|e| crate::runtime::chain(&e))?;
+            let queue = instance.source.split(&stream.partition, waker).map_err(|e| crate::runtime::chain(&e))?;
             streams.push(Stream { source: stream.source, partition: stream.partition.clone(), queue });
             assigned.push((stream.partition, at));
         }
@@ -144,7 +141,7 @@ impl ActiveTask {
             let partition = TopicPartition::new(store.origin.topic(), id.partition);
             let version = if source.is_some() { 0 } else { instance.state_version(id, index) };
             feeds.push(Feed::new(index, store.name.clone(), source, partition, version));
-            instance.catalog.open(&store.name, store.origin.kind(), id.partition, Arc::clone(&stores), index);
+            Arc::clone(&stores).show(&instance.catalog, store, id.partition, index);
         }
         instance.barrier(|barrier| barrier.opened(id));
         let task = Self {
@@ -249,7 +246,9 @@ impl ActiveTask {
                 progress.log_range(range.begin, range.end);
                 Ok(())
             }
-            (Ok(range), None) => feed.open(&self.instance, &self.stores, &mut self.checkpoint, range, waker, now),
+            (Ok(range), None) => {
+                feed.open(&self.instance, self.stores.as_ref(), &mut self.checkpoint, range, waker, now)
+            }
             (Err(error), _) => {
                 self.reason = format!("cannot ask the broker for the end of {partition}: {error}");
                 return;
@@ -278,7 +277,7 @@ impl ActiveTask {
         for _ in 0..RESTORE_ROUNDS {
             let mut more = false;
             for feed in self.feeds.iter_mut().filter(|feed| feed.is_changelog() || !lag) {
-                more |= feed.restore(&self.instance, &self.stores, &mut self.buffer)? > 0;
+                more |= feed.restore(&self.instance, self.stores.as_ref(), &mut self.buffer)? > 0;
             }
             busy |= more;
             if !more {
@@ -388,12 +387,11 @@ impl ActiveTask {
                 *slot = position;
             }
         }
-        let stores: Arc<TaskStores> = Arc::clone(&self.stores);
         self.task = StreamTask::new(
             self.id,
             Arc::clone(&self.instance.plan),
             self.instance.options.task,
-            stores,
+            Arc::clone(&self.stores) as _,
             self.instance.global_tables(),
             &positions,
         );
@@ -416,7 +414,7 @@ impl ActiveTask {
         let mut fetched = 0;
         for feed in &mut self.feeds {
             if let (Some(source), Some(queue)) = (feed.source, &mut feed.queue) {
-                let (count, end) = fill(task, source, queue, quota, &mut self.buffer)?;
+                let (count, end) = fill(task, source, queue.as_mut(), quota, &mut self.buffer)?;
                 fetched += count;
                 if count > 0 || end.is_some() {
                     feed.follow(task.queues().get(source), count);
@@ -424,7 +422,7 @@ impl ActiveTask {
             }
         }
         for stream in &mut self.streams {
-            fetched += fill(task, stream.source, &mut stream.queue, quota, &mut self.buffer)?.0;
+            fetched += fill(task, stream.source, stream.queue.as_mut(), quota, &mut self.buffer)?.0;
         }
         let step = task.step(logic);
         metered::count(&self.instance.counters, task.part(), step.records, &step.tally);
@@ -441,7 +439,7 @@ impl ActiveTask {
 fn fill(
     task: &mut StreamTask,
     source: usize,
-    from: &mut PartitionQueue,
+    from: &mut dyn Queue,
     quota: usize,
     buffer: &mut VecDeque<Record>,
 ) -> Result<(usize, Option<i64>), String> {

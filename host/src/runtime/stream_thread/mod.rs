@@ -1,5 +1,7 @@
 //! A stream thread: owns tasks, fetches, processes, commits. Nothing else touches its tasks.
 
+mod status;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -8,12 +10,12 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Receiver;
 
 use crate::kafka;
-use crate::model::{Generation, TaskId, TaskState, TaskStatus, TopicPartition};
-use crate::plugin::PluginSet;
+use crate::model::{TaskId, TaskState, TaskStatus, TopicPartition};
 use crate::task::CommitMetadata;
 
 use super::active_task::{ActiveTask, Turn};
 use super::committer::{Attempt, Committer};
+use super::edge::{Place, Plugins};
 use super::event::{Event, Mailbox, OpenTask, Opened};
 use super::instance::Instance;
 use super::metered::Metered;
@@ -34,42 +36,21 @@ const SEEK_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) fn start(
     instance: Arc<Instance>,
     index: usize,
-    plugins: Arc<PluginSet>,
+    plugins: Arc<dyn Plugins>,
 ) -> Result<(Mailbox, JoinHandle<()>), super::Error> {
     let name = format!("stream-{index}");
-    let committer = Committer::new(Arc::clone(&instance), index)?;
     let (waiting, waker) = super::wake::pair();
     let (mailbox, events) = Mailbox::new(Arc::clone(&waker));
+    let stream_thread = StreamThread::new(instance, index, plugins, waker)?;
     let thread = std::thread::Builder::new()
         .name(name.clone())
-        .spawn(move || {
-            let logic = Metered::new(plugins.logic(), &instance.plan.functions, &instance.counters);
-            StreamThread {
-                name: format!("stream thread {index}"),
-                index,
-                instance,
-                tasks: BTreeMap::new(),
-                unopened: Vec::new(),
-                committer,
-                plugins,
-                logic,
-                next_plugins: None,
-                unresolved: None,
-                seek: Vec::new(),
-                group: None,
-                next_connect: Instant::now(),
-                next_commit: Instant::now(),
-                next_publish: Instant::now(),
-                waker,
-            }
-            .run(&events, &waiting);
-        })
+        .spawn(move || stream_thread.run(&events, &waiting))
         .map_err(|source| super::Error::Thread { name, source })?;
     Ok((mailbox, thread))
 }
 
 /// The thread's own.
-struct StreamThread {
+pub(super) struct StreamThread {
     /// For messages.
     name: String,
     /// Its number.
@@ -83,17 +64,17 @@ struct StreamThread {
     /// Its producers.
     committer: Committer,
     /// Active plugins.
-    plugins: Arc<PluginSet>,
+    plugins: Arc<dyn Plugins>,
     /// Their instances of this thread.
     logic: Metered,
     /// Plugins to swap to at the next commit.
-    next_plugins: Option<Arc<PluginSet>>,
+    next_plugins: Option<Arc<dyn Plugins>>,
     /// A commit whose outcome must be found out before anything else is processed.
     unresolved: Option<Attempt>,
     /// Where streams must be set back to before anything else is processed.
     seek: Vec<(TopicPartition, i64)>,
     /// The member's place in the group that gave the tasks.
-    group: Option<kafka::GroupMetadata>,
+    group: Option<Place>,
     /// When to try to connect next.
     next_connect: Instant,
     /// When to commit next.
@@ -104,42 +85,92 @@ struct StreamThread {
     waker: kafka::Waker,
 }
 
+/// What comes after a step of a thread.
+pub(super) enum Next {
+    /// Another one, at once.
+    Again,
+    /// Another one, then or when it is woken.
+    Wait(Instant),
+    /// Nothing.
+    End,
+}
+
 impl StreamThread {
+    /// A thread without tasks, whose producer is not connected yet.
+    pub(super) fn new(
+        instance: Arc<Instance>,
+        index: usize,
+        plugins: Arc<dyn Plugins>,
+        waker: kafka::Waker,
+    ) -> Result<Self, super::Error> {
+        let committer = Committer::new(Arc::clone(&instance), index)?;
+        let logic = Arc::clone(&plugins).logic();
+        let now = instance.now();
+        Ok(Self {
+            name: format!("stream thread {index}"),
+            index,
+            logic: Metered::new(logic, &instance.plan.functions, &instance.counters),
+            instance,
+            tasks: BTreeMap::new(),
+            unopened: Vec::new(),
+            committer,
+            plugins,
+            next_plugins: None,
+            unresolved: None,
+            seek: Vec::new(),
+            group: None,
+            next_connect: now,
+            next_commit: now,
+            next_publish: now,
+            waker,
+        })
+    }
+
     /// Until told to stop.
     fn run(mut self, events: &Receiver<Event>, waiting: &super::wake::Waiting) {
         loop {
-            while let Ok(event) = events.try_recv() {
-                if matches!(event, Event::Stop) {
-                    self.close_all(true);
-                    return;
-                }
-                self.event(event);
-            }
-            let now = Instant::now();
-            let ready = self.connected(now);
-            let mut busy = false;
-            if ready {
-                busy = self.turn(now);
-                self.committer.poll();
-                let due = now >= self.next_commit || self.next_plugins.is_some() || self.overlay_is_full();
-                if due && self.unresolved.is_none() {
-                    self.commit_and_swap(now);
-                }
-            }
-            if now >= self.next_publish {
-                self.publish(now);
-            }
-            if !busy {
-                let dirty = self.tasks.values().any(ActiveTask::is_dirty);
-                let until = if dirty && ready { self.next_commit } else { now + IDLE };
-                waiting.wait_until(until.min(now + IDLE));
+            match self.step(events) {
+                Next::Again => {}
+                Next::Wait(until) => waiting.wait_until(until),
+                Next::End => return,
             }
         }
     }
 
+    /// Does what it was told, then one turn of its tasks, then what is due.
+    pub(super) fn step(&mut self, events: &Receiver<Event>) -> Next {
+        while let Ok(event) = events.try_recv() {
+            if matches!(event, Event::Stop) {
+                self.close_all(true);
+                return Next::End;
+            }
+            self.event(event);
+        }
+        let now = self.instance.now();
+        let ready = self.connected(now);
+        let mut busy = false;
+        if ready {
+            busy = self.turn(now);
+            self.committer.poll();
+            let due = now >= self.next_commit || self.next_plugins.is_some() || self.overlay_is_full();
+            if due && self.unresolved.is_none() {
+                self.commit_and_swap(now);
+            }
+        }
+        if now >= self.next_publish {
+            self.publish(now);
+        }
+        if busy {
+            return Next::Again;
+        }
+        let dirty = self.tasks.values().any(ActiveTask::is_dirty);
+        let until = if dirty && ready { self.next_commit } else { now + IDLE };
+        Next::Wait(until.min(now + IDLE))
+    }
+
     /// Does what it was told.
     fn event(&mut self, event: Event) {
-        let now = Instant::now();
+        let now = self.instance.now();
         match event {
             Event::Open { tasks, group, opened } => {
                 self.group = group;
@@ -185,25 +216,9 @@ impl StreamThread {
         }
     }
 
-    /// Notes that a task is not open.
-    fn unopened(&mut self, id: TaskId, reason: String) {
-        tracing::error!(task = %id, "cannot open the task: {reason}");
-        self.unopened.push(TaskStatus {
-            task: id.to_string(),
-            thread: self.index,
-            state: TaskState::Failed,
-            reason,
-            restore: Vec::new(),
-            inputs: Vec::new(),
-            processed: 0,
-            dropped: BTreeMap::new(),
-            generation: Generation::default(),
-        });
-    }
-
     /// Commits, unless the partitions are lost, and closes all tasks.
     fn close_all(&mut self, lost: bool) {
-        let now = Instant::now();
+        let now = self.instance.now();
         if !lost && self.unresolved.is_none() && self.committer.is_ready() {
             self.commit(now);
         }
@@ -245,10 +260,10 @@ impl StreamThread {
                 !self.tasks.is_empty()
             }
             Err(error) => {
-                let trouble = super::chain(&error);
+                let trouble = crate::runtime::chain(&error);
                 tracing::warn!("{}: cannot begin transactions: {trouble}", self.name);
                 self.instance.shared.set_trouble(&self.name, Some(trouble));
-                self.next_connect = Instant::now() + RECONNECT;
+                self.next_connect = self.instance.now() + RECONNECT;
                 false
             }
         }
@@ -283,7 +298,7 @@ impl StreamThread {
 
     /// Goes back to the last commit, with all tasks; their streams follow before anything is processed.
     fn rewind(&mut self) {
-        let now = Instant::now();
+        let now = self.instance.now();
         self.seek.clear();
         for task in self.tasks.values_mut() {
             if !matches!(task.state(), TaskState::Failed) || task.stream_task().is_some() {
@@ -354,7 +369,7 @@ impl StreamThread {
         let Some(plugins) = self.next_plugins.take() else { return };
         tracing::info!("{}: plugins of generation {}", self.name, plugins.generation());
         self.instance.counters.swaps.inc();
-        self.logic = Metered::new(plugins.logic(), &self.instance.plan.functions, &self.instance.counters);
+        self.logic = Metered::new(Arc::clone(&plugins).logic(), &self.instance.plan.functions, &self.instance.counters);
         self.plugins = plugins;
         for task in self.tasks.values_mut() {
             task.retry();
@@ -372,7 +387,7 @@ impl StreamThread {
             match task.emit_pending(&mut self.logic) {
                 Ok(emitted) => outputs.extend(emitted),
                 Err(error) => {
-                    refused = Some((*id, super::chain(&error)));
+                    refused = Some((*id, crate::runtime::chain(&error)));
                     break;
                 }
             }
@@ -393,14 +408,15 @@ impl StreamThread {
         match self.committer.commit(&self.tasks, self.group.as_ref(), self.plugins.generation()) {
             Ok((commit, positions)) => {
                 self.apply(&commit, &positions);
-                self.instance.counters.commits.durations.observe(now.elapsed());
+                let elapsed = self.instance.now().saturating_duration_since(now);
+                self.instance.counters.commits.durations.observe(elapsed);
                 true
             }
             Err(failed) => {
                 let (error, attempt) = *failed;
                 self.instance.counters.commits.unknown.inc();
                 self.unresolved = Some(attempt);
-                self.next_connect = Instant::now();
+                self.next_connect = self.instance.now();
                 self.tell("the commit failed", &error);
                 false
             }
@@ -414,13 +430,6 @@ impl StreamThread {
         self.rewind();
     }
 
-    /// Says what is wrong, in the log and in the status.
-    fn tell(&self, doing: &str, error: &kafka::Error) {
-        let trouble = format!("{doing}: {}", super::chain(error));
-        tracing::warn!("{}: {trouble}", self.name);
-        self.instance.shared.set_trouble(&self.name, Some(trouble));
-    }
-
     /// Applies a commit that went through to the stores.
     fn apply(&mut self, commit: &crate::model::CommitId, positions: &super::committer::Positions) {
         let generation = self.plugins.generation();
@@ -432,14 +441,6 @@ impl StreamThread {
             }
         }
     }
-
-    /// Publishes the tasks' status.
-    fn publish(&mut self, now: Instant) {
-        self.next_publish = now + PUBLISH;
-        let mut tasks: Vec<TaskStatus> = self.tasks.values().map(|task| task.status(self.index, now)).collect();
-        tasks.extend(self.unopened.iter().cloned());
-        self.instance.shared.publish(self.index, tasks);
-    }
 }
 
 /// A way to ask for a log's range; the answer comes as an event of this thread.
@@ -449,9 +450,10 @@ fn asker(instance: &Arc<Instance>, thread: usize) -> impl FnMut(TaskId, TopicPar
     move |task, partition, asked| {
         if let Some(mailbox) = mailbox.clone() {
             let of = partition.clone();
-            prober.ask(of, move |range| {
+            let answer = move |range| {
                 mailbox.send(Event::LogRange { task, partition, asked, range });
-            });
+            };
+            prober.ask(of, Box::new(answer));
         }
     }
 }
