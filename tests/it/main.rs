@@ -2,6 +2,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "a test that finds less than it looks for shall fail")]
 
+mod counted;
 mod crash;
 mod demo;
 mod doesnt_swap;
@@ -9,6 +10,7 @@ mod faults;
 mod grown;
 mod kafka;
 mod load;
+mod membership;
 mod orders;
 mod projekt;
 mod rebalance;

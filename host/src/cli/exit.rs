@@ -115,7 +115,11 @@ fn of_runtime(error: &runtime::Error) -> Option<Exit> {
         Error::MissingTopics { .. }
         | Error::Copartition(_)
         | Error::PartitionCount { .. }
+        | Error::RecreatedInput { .. }
+        | Error::Fenced { .. }
         | Error::PluginFile { .. } => Some(Exit::Config),
+        // The next start knows what to do.
+        Error::RecreatedWhileInUse { .. } | Error::PartitionsChanged { .. } => Some(Exit::NotReady),
         _ => None,
     }
 }
@@ -251,6 +255,15 @@ mod tests {
         // Behind the runtime's error it is still the same.
         assert_eq!(code(runtime::Error::Store(folder(io::ErrorKind::PermissionDenied))), 77);
         assert_eq!(code(runtime::Error::MissingTopics { topics: vec![] }), 78);
+        let id = |id: &str| crate::model::TopicId(id.to_owned());
+        let (topic, before, now) = (String::new(), id("a"), id("b"));
+        assert_eq!(code(runtime::Error::RecreatedInput { topic, before, now }), 78);
+        let (topic, before, now) = (String::new(), id("a"), id("b"));
+        assert_eq!(code(runtime::Error::RecreatedWhileInUse { topic, before, now }), 75);
+        assert_eq!(code(runtime::Error::PartitionsChanged { topic: String::new(), before: 1, now: 2 }), 75);
+        let source = kafka::Error::Timeout { what: String::new(), after: std::time::Duration::ZERO };
+        // Trying again would only put the other one out.
+        assert_eq!(code(runtime::Error::Fenced { instance: String::new(), dir: "state".into(), source }), 78);
         assert_eq!(code(runtime::Error::Panicked { name: String::new() }), 1);
         let late = kafka::Error::Timeout { what: String::new(), after: std::time::Duration::ZERO };
         assert_eq!(code(runtime::Error::Kafka { doing: String::new(), source: late }), 69);

@@ -27,6 +27,30 @@ pub struct AppOptions {
     pub offset_reset: OffsetReset,
     /// `max_task_idle`: how long a task waits for a record of an empty input before it goes on without. Default 0 ms.
     pub max_task_idle: Duration,
+    /// `on_stop`: what a clean stop means to the group. Default `leave`: nothing lies still meanwhile.
+    pub on_stop: OnStop,
+}
+
+/// What a clean stop means to the group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnStop {
+    /// The instance leaves: others take its tasks over at once (default).
+    #[default]
+    Leave,
+    /// It stays a member: its tasks wait for it, for `session.timeout.ms` at most. For restarts, one instance after the other,
+    /// without moving tasks twice.
+    Stay,
+}
+
+impl fmt::Display for OnStop {
+    /// As in the topology file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Leave => "leave",
+            Self::Stay => "stay",
+        })
+    }
 }
 
 /// What holds for output records after a crash.
@@ -96,6 +120,7 @@ impl AppOptions {
     pub(crate) fn read(mut section: Section<'_>) -> Self {
         let guarantees = [("exactly-once", Guarantee::ExactlyOnce), ("at-least-once", Guarantee::AtLeastOnce)];
         let times = [("latest", TimePolicy::Latest), ("timestamp", TimePolicy::Timestamp)];
+        let stops = [("leave", OnStop::Leave), ("stay", OnStop::Stay)];
         let resets = [("earliest", OffsetReset::Earliest), ("latest", OffsetReset::Latest)];
         let options = Self {
             id: read_id(&mut section).value,
@@ -116,6 +141,7 @@ impl AppOptions {
             max_task_idle: section
                 .duration("max_task_idle", Duration::ZERO..=Self::MAX_TASK_IDLE, "1 s")
                 .unwrap_or_default(),
+            on_stop: section.choice("on_stop", &Choices { words: &stops, unsupported: &[] }).unwrap_or_default(),
         };
         section.finish();
         options

@@ -87,7 +87,7 @@ const KEY_STORE: &str = "remove it: \"ssl.keystore.location\" is PKCS#12; or wri
 const LOGIN: &str = "write \"sasl.oauthbearer.method\" = \"oidc\" with \"sasl.oauthbearer.client.id\", \"sasl.oauthbearer.client.secret\" and \"sasl.oauthbearer.token.endpoint.url\"";
 
 /// Names of other clients, and what says the same here.
-const FOREIGN: [(&str, &str); 41] = [
+const FOREIGN: [(&str, &str); 42] = [
     ("metadata.broker.list", "write \"bootstrap.servers\""),
     ("sasl.jaas.config", "write its user as \"sasl.username\" and its password as \"sasl.password\""),
     ("sasl.login.callback.handler.class", LOGIN),
@@ -115,6 +115,7 @@ const FOREIGN: [(&str, &str); 41] = [
     ("commit.interval.ms", "set app.commit_interval, such as \"100 ms\""),
     ("max.task.idle.ms", "set app.max_task_idle, such as \"1 s\""),
     ("state.dir", "set dir in [state]"),
+    ("state.cleanup.delay.ms", "set state.cleanup_delay, such as \"10 min\""),
     ("cache.max.bytes.buffering", "set state.memory"),
     ("statestore.cache.max.bytes", "set state.memory"),
     ("num.standby.replicas", "remove it: this version has no standbys"),

@@ -24,7 +24,7 @@ mod section;
 mod state;
 mod suggest;
 
-pub use app::{AppOptions, Guarantee, OffsetReset, TimePolicy};
+pub use app::{AppOptions, Guarantee, OffsetReset, OnStop, TimePolicy};
 pub use barrier::{BarrierOptions, BarrierScope, OnTimeout};
 pub use http::{HttpOptions, ReadyRoute};
 pub use origins::{At, Place};

@@ -1,6 +1,7 @@
 //! `[state]`: where state is kept, and the memory of the process.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::section::Section;
 use super::{At, ByteSize, Place};
@@ -12,6 +13,9 @@ pub struct StateOptions {
     pub dir: PathBuf,
     /// `memory`: everything: caches, write buffers, overlays, queues, memory stores, plugins. Default 512 MiB.
     pub memory: ByteSize,
+    /// `cleanup_delay`: how long the state of a task that has moved to another instance is kept for its return (as Kafka
+    /// Streams' `state.cleanup.delay.ms`). Default 10 min.
+    pub cleanup_delay: Duration,
     /// Where `memory` stands, or the section.
     pub(crate) memory_place: Place,
 }
@@ -24,6 +28,11 @@ impl StateOptions {
     /// Most `memory`: beyond any machine; a slip of the unit.
     const MAX_MEMORY: ByteSize = ByteSize::mib(64 << 20);
 
+    /// Default of `cleanup_delay`.
+    const CLEANUP_DELAY: Duration = Duration::from_secs(600);
+    /// Longest `cleanup_delay`: a year, for "never".
+    const MAX_CLEANUP_DELAY: Duration = Duration::from_secs(365 * 24 * 3600);
+
     /// The section's options.
     pub(crate) fn read(mut section: Section<'_>) -> Self {
         let default = At { value: "state".to_owned(), place: Place::default() };
@@ -33,7 +42,10 @@ impl StateOptions {
         };
         let memory_place = section.value("memory").map_or(section.place, |memory| memory.place);
         let memory = section.bytes("memory", Self::MIN_MEMORY..=Self::MAX_MEMORY, "512 MiB").unwrap_or(Self::MEMORY);
-        let options = Self { dir: section.report.origins.resolve(&dir), memory, memory_place };
+        let cleanup_delay = section
+            .duration("cleanup_delay", Duration::from_secs(1)..=Self::MAX_CLEANUP_DELAY, "10 min")
+            .unwrap_or(Self::CLEANUP_DELAY);
+        let options = Self { dir: section.report.origins.resolve(&dir), memory, cleanup_delay, memory_place };
         section.finish();
         options
     }

@@ -184,9 +184,8 @@ impl ConsumerState {
     }
 
     /// Takes everything away, after the listener has had its say.
-    fn revoke(&self, consumer: &Client, partitions: Vec<TopicPartition>) {
-        let lost = consumer.assignment_lost();
-        tracing::info!(target: "weir::kafka", count = partitions.len(), lost, "the group revokes partitions");
+    pub(super) fn revoke(&self, consumer: &Client, partitions: Vec<TopicPartition>, lost: bool) {
+        tracing::info!(target: "weir::kafka", count = partitions.len(), lost, "partitions are taken away");
         if let Some(listener) = self.listener() {
             listener.revoked(partitions, lost);
         }
@@ -215,12 +214,11 @@ impl ClientContext for ConsumerState {
 
 impl ConsumerContext for ConsumerState {
     fn rebalance(&self, consumer: &Client, event: RDKafkaRespErr, list: &mut TopicPartitionList) {
-        let partitions =
-            list.elements().iter().map(|e| TopicPartition::new(e.topic(), e.partition())).collect::<Vec<_>>();
+        let partitions = partitions(list);
         if event == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             self.assign(consumer, partitions);
         } else {
-            self.revoke(consumer, partitions);
+            self.revoke(consumer, partitions, consumer.assignment_lost());
         }
     }
 }
@@ -289,6 +287,11 @@ pub(super) fn offsets(partitions: &[(TopicPartition, i64)]) -> Result<TopicParti
             .map_err(|error| Error::request(format!("start offset {offset} of {partition}"), &error))?;
     }
     Ok(list)
+}
+
+/// The partitions of a list.
+pub(super) fn partitions(list: &TopicPartitionList) -> Vec<TopicPartition> {
+    list.elements().iter().map(|element| TopicPartition::new(element.topic(), element.partition())).collect()
 }
 
 /// Partitions without offsets.

@@ -12,8 +12,11 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use super::client::{self, Client, ConsumerState, locked};
 use super::error::is_missing;
-use super::{ClientSettings, Error, PartitionQueue, Waker};
+use super::{ClientSettings, Error, PartitionQueue, Waker, native};
 use crate::model::TopicPartition;
+
+/// How long one poll waits while the group is left.
+const LEAVE_STEP: Duration = Duration::from_millis(20);
 
 /// Decides what a rebalance means. Called in the thread that polls, which waits for it; the consumer's other methods may be
 /// called meanwhile, from any thread.
@@ -62,7 +65,8 @@ pub struct SourceConsumer {
 }
 
 impl SourceConsumer {
-    /// A member of the group `app.id`; does not connect before it subscribes.
+    /// A member of the group `app.id`; does not connect before it subscribes. With an id it is a static member: a new life under
+    /// the same id gets the partitions that the last one had, at once.
     pub fn new(
         settings: &ClientSettings,
         group_instance_id: Option<&str>,
@@ -134,19 +138,76 @@ impl SourceConsumer {
         })
     }
 
-    /// Unsubscribes, waits until the revocation has been served, and leaves the group. The listener is let go.
+    /// Unsubscribes, waits until the revocation has been served, and leaves the group: others get the partitions at once, also
+    /// those of a static member. The listener is let go.
     pub fn leave(&self, timeout: Duration) -> Result<(), Error> {
         let start = Instant::now();
+        let state = self.client.context();
         self.client.unsubscribe();
-        while self.client.context().is_assigned() {
+        self.poll_until("leaving the group", start, timeout, || !state.is_assigned())?;
+        state.forget_listener();
+        // A static member that is closed before it has asked to leave stays.
+        self.poll_until("leaving the group", start, timeout, || native::has_left(&self.client))?;
+        self.close(start, timeout)
+    }
+
+    /// Gives all partitions back and goes without leaving the group: a static member's partitions wait for it until its session
+    /// ends. The listener has its say as in a revocation, and is let go.
+    pub fn stay(&self, timeout: Duration) -> Result<(), Error> {
+        let start = Instant::now();
+        self.give_up(false);
+        self.close(start, timeout)
+    }
+
+    /// Gives all partitions up as lost, after an error that ended the membership. The listener is told, and let go.
+    pub fn abandon(&self) {
+        self.give_up(true);
+    }
+
+    /// Takes everything away, as the group would.
+    fn give_up(&self, lost: bool) {
+        let state = self.client.context();
+        if state.is_assigned() {
+            // What is read, which is less than the group's assignment; nobody needs the rest.
+            let partitions = self.client.assignment().map(|list| client::partitions(&list)).unwrap_or_default();
+            state.revoke(&self.client, partitions, lost);
+        }
+        state.forget_listener();
+    }
+
+    /// Ends the client; waits for its request to leave, if there is one.
+    fn close(&self, start: Instant, timeout: Duration) -> Result<(), Error> {
+        self.client.close_queue().map_err(|error| Error::request("leaving the group", &error))?;
+        self.poll_until("leaving the group", start, timeout, || self.client.closed())
+    }
+
+    /// Polls until `done`.
+    fn poll_until(&self, what: &str, start: Instant, timeout: Duration, done: impl Fn() -> bool) -> Result<(), Error> {
+        while !done() {
             let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
-                return Err(Error::Timeout { what: "leaving the group".to_owned(), after: timeout });
+                return Err(Error::Timeout { what: what.to_owned(), after: timeout });
             }
-            self.poll(left.min(Duration::from_millis(50)))?;
+            self.poll(left.min(LEAVE_STEP))?;
         }
-        self.client.context().forget_listener();
         Ok(())
+    }
+
+    /// Ends what is left of this static member's last life: the group keeps the partitions that it had, and a new life gets
+    /// these and no others, whatever it subscribes to. Needed when the subscription has changed since.
+    pub fn end_last_life(
+        settings: &ClientSettings,
+        group_instance_id: &str,
+        topics: &[&str],
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let start = Instant::now();
+        let state = ConsumerState::new("source", None);
+        let client = Arc::new(client::consumer(&settings.source_consumer(Some(group_instance_id)), state)?);
+        let member = Self { client, probe_topic: Mutex::new(None) };
+        member.subscribe(topics)?;
+        member.poll_until("joining the group", start, timeout, || member.client.context().is_assigned())?;
+        member.leave(timeout.saturating_sub(start.elapsed()))
     }
 
     /// Why the broker cannot be reached now, or which topic is missing; `None` once it answers again.

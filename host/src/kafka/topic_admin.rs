@@ -12,7 +12,7 @@ use rdkafka::consumer::Consumer;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
 
 use super::error::{is_connection, is_missing, is_transient};
-use super::{ClientSettings, Error, LogEnds};
+use super::{ClientSettings, Error, LogEnds, TopicDescription, native};
 use crate::model::TopicPartition;
 
 /// Pause between two looks at something that is about to be there.
@@ -77,6 +77,12 @@ impl TopicAdmin {
             }
             self.ends.pause(LOOK_EVERY);
         }
+    }
+
+    /// Partition count and id of each topic in order, `None` where it does not exist. Never creates a topic.
+    pub fn describe(&self, topics: &[&str], timeout: Duration) -> Result<Vec<Option<TopicDescription>>, Error> {
+        self.ends.serve();
+        native::describe_topics(self.ends.client(), topics, timeout)
     }
 
     /// `cleanup.policy` of a topic; `None` where the broker does not say (the embedded one, or one that does not let us ask).

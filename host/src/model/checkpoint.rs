@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Generation, TopicPartition};
+use super::{Generation, TopicId, TopicPartition};
 
 /// Identifies one commit of one stream thread: which process made it, and its number there.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,28 @@ pub struct Checkpoint {
     pub commit: CommitId,
     /// The plugins' generation of that commit.
     pub generation: Generation,
+    /// Which topics of their names these are, where the broker says: the offsets of one are nothing to another. Checkpoints of
+    /// earlier versions have none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub topics: BTreeMap<String, TopicId>,
+}
+
+impl Checkpoint {
+    /// The id that `topic` had, if it is known and another one than `now`: the topic was deleted and made anew.
+    pub fn recreated(&self, topic: &str, now: Option<&TopicId>) -> Option<&TopicId> {
+        self.topics.get(topic).filter(|then| now.is_some_and(|now| now != *then))
+    }
+
+    /// Takes out what it says of a table or changelog.
+    pub fn forget(&mut self, topic: &str) {
+        self.tables.retain(|partition, _| &*partition.topic != topic);
+        self.topics.remove(topic);
+    }
+
+    /// Whether it is that of another partition's task: a folder that was copied or renamed.
+    pub fn is_foreign(&self, partition: i32) -> bool {
+        self.tables.keys().chain(self.streams.keys()).any(|of| of.partition != partition)
+    }
 }
 
 /// Topic partitions as `topic-3` in maps.
@@ -63,5 +85,46 @@ mod by_name {
                 Ok((TopicPartition::new(topic, partition), at))
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A checkpoint as a version without topic ids wrote it.
+    const EARLIER: &str =
+        r#"{"tables":{"t-3":7},"streams":{"s-3":5},"commit":{"producer":"a","number":1},"generation":2}"#;
+
+    #[test]
+    fn earlier_forms_are_read() {
+        let checkpoint: Checkpoint = serde_json::from_str(EARLIER).unwrap();
+        assert_eq!(checkpoint.tables, BTreeMap::from([(TopicPartition::new("t", 3), 7)]));
+        assert_eq!(checkpoint.topics, BTreeMap::new());
+        // And the same by an earlier version, as long as no id is known.
+        assert_eq!(serde_json::to_string(&checkpoint).unwrap(), EARLIER);
+    }
+
+    #[test]
+    fn a_recreated_topic_is_recognised_where_both_ids_are_known() {
+        let (one, two) = (TopicId("one".to_owned()), TopicId("two".to_owned()));
+        let mut checkpoint: Checkpoint = serde_json::from_str(EARLIER).unwrap();
+        assert_eq!(checkpoint.recreated("t", Some(&one)), None);
+        checkpoint.topics.insert("t".to_owned(), one.clone());
+        let again: Checkpoint = serde_json::from_str(&serde_json::to_string(&checkpoint).unwrap()).unwrap();
+        assert_eq!(again, checkpoint);
+        assert_eq!(checkpoint.recreated("t", None), None);
+        assert_eq!(checkpoint.recreated("t", Some(&one)), None);
+        assert_eq!(checkpoint.recreated("t", Some(&two)), Some(&one));
+        assert_eq!(checkpoint.recreated("u", Some(&two)), None);
+        checkpoint.forget("t");
+        assert_eq!((checkpoint.tables.len(), checkpoint.topics.len(), checkpoint.streams.len()), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_checkpoint_of_another_partition_is_foreign() {
+        let checkpoint: Checkpoint = serde_json::from_str(EARLIER).unwrap();
+        assert!(checkpoint.is_foreign(2) && !checkpoint.is_foreign(3));
+        assert!(!Checkpoint::default().is_foreign(0));
     }
 }

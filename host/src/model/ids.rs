@@ -21,6 +21,15 @@ impl fmt::Display for TaskId {
     }
 }
 
+impl TaskId {
+    /// Reads what [`fmt::Display`] writes, and nothing else that looks like it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (subtopology, partition) = text.split_once('_')?;
+        let id = Self { subtopology: subtopology.parse().ok()?, partition: partition.parse().ok()? };
+        (id.to_string() == text).then_some(id)
+    }
+}
+
 /// A partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TopicPartition {
@@ -44,6 +53,17 @@ impl fmt::Display for TopicPartition {
     }
 }
 
+/// Which of all topics that ever had its name a topic is, as Kafka's tools write it. A recreated topic has another one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TopicId(pub String);
+
+impl fmt::Display for TopicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// A store of one task, by its index in the sub-topology's list of stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StoreIndex(pub u16);
@@ -60,5 +80,19 @@ pub struct Generation(pub i64);
 impl fmt::Display for Generation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tasks_are_read_as_they_are_written() {
+        let id = TaskId { subtopology: 12, partition: 7 };
+        assert_eq!(TaskId::parse(&id.to_string()), Some(id));
+        for other in ["", "0", "0_", "_0", "0_07", "+0_7", "0_7_1", "0_7.new", "plugins"] {
+            assert_eq!(TaskId::parse(other), None, "{other}");
+        }
     }
 }

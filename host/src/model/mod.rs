@@ -11,7 +11,7 @@ mod state;
 mod status;
 
 pub use checkpoint::{Checkpoint, CommitId};
-pub use ids::{FunctionIndex, Generation, StoreIndex, TaskId, TopicPartition};
+pub use ids::{FunctionIndex, Generation, StoreIndex, TaskId, TopicId, TopicPartition};
 pub use logic::{CallFailure, CallFailureKind, FoldRun, Folded, JoinPair, Logic, Outcome, Refusal, Verdict};
 pub use record::{Header, Headers, Record};
 pub use state::{Entry, StateRead, StateWrite, StoreError};

@@ -29,6 +29,11 @@ impl Display for Description {
             write!(f, ", at most {timeout}, then {}", self.barrier.on_timeout)?;
         }
         writeln!(f)?;
+        writeln!(
+            f,
+            "on stop: {}; state of tasks that have moved away is kept for {}",
+            self.on_stop, self.cleanup_delay
+        )?;
         for part in &self.subtopologies {
             write!(f, "\n{part}")?;
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::config::{Guarantee, Readable};
+use crate::config::{Guarantee, OnStop, Readable};
 use crate::model::{FunctionIndex, StoreIndex};
 use crate::topology::Topology;
 
@@ -25,6 +25,10 @@ pub(super) struct Description {
     pub(super) threads: usize,
     /// How often is committed.
     pub(super) commit_interval: String,
+    /// What a clean stop means to the group.
+    pub(super) on_stop: OnStop,
+    /// How long the state of a task that has moved away is kept.
+    pub(super) cleanup_delay: String,
     /// Which row a record sees.
     pub(super) time: TimePolicy,
     /// Who waits for tables.
@@ -221,6 +225,8 @@ impl Description {
             guarantee: topology.app.guarantee,
             threads: topology.app.threads.get(),
             commit_interval: Readable(topology.app.commit_interval).to_string(),
+            on_stop: topology.app.on_stop,
+            cleanup_delay: Readable(topology.state.cleanup_delay).to_string(),
             time: topology.app.time,
             barrier: Barrier {
                 scope: topology.barrier.scope,

@@ -27,6 +27,7 @@ fn the_project_aggregate() {
     insta::assert_snapshot!(describe(&plan, &topology, Some(&counts)), @r"
     projekt: exactly-once, 8 threads, a commit every 100 ms
     time: latest; barrier: instance, at most 5 min, then fail
+    on stop: leave; state of tasks that have moved away is kept for 10 min
 
     sub-topology 0: 8 tasks
       reads
@@ -95,6 +96,7 @@ fn the_order_status_service() {
     insta::assert_snapshot!(describe(&plan, &topology, None), @r"
     order-status: exactly-once, 1 thread, a commit every 100 ms
     time: latest; barrier: task
+    on stop: leave; state of tasks that have moved away is kept for 10 min
 
     global tables (whole on every instance)
       orders  memory (256 MiB), topic orders
@@ -122,6 +124,7 @@ fn the_order_status_service() {
         "scope": "task",
         "timeout": null
       },
+      "cleanup_delay": "10 min",
       "commit_interval": "100 ms",
       "dead_letters": null,
       "global_tables": [
@@ -143,6 +146,7 @@ fn the_order_status_service() {
           "partitions": 1
         }
       ],
+      "on_stop": "leave",
       "plugins": [
         {
           "call_timeout": "100 ms",

@@ -1,14 +1,15 @@
 //! What a rebalance means: partitions become tasks, tasks get threads.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use crate::kafka::{Committed, LogRange, RebalanceListener};
 use crate::model::{TaskId, TopicPartition};
-use crate::plan::SourceKind;
+use crate::plan::{Plan, SourceKind};
 use crate::task::CommitMetadata;
 
+use super::edge::Stores;
 use super::event::{Event, OpenTask, Opened, StreamStart};
 use super::instance::Instance;
 
@@ -26,6 +27,17 @@ pub(super) struct Assignment {
     instance: OnceLock<Weak<Instance>>,
     /// Which thread had each task last: it gets it again. Only the polling thread locks it.
     threads: Mutex<BTreeMap<TaskId, usize>>,
+    /// Stores of tasks that were taken away, until the next assignment says who gets them. Only the polling thread locks it.
+    stores: Mutex<BTreeMap<TaskId, Arc<dyn Stores>>>,
+}
+
+/// What an assignment gives a task.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Share {
+    /// Its stream partitions, by source.
+    streams: Vec<(usize, TopicPartition)>,
+    /// Partitions that it needs and that are not ours.
+    missing: Vec<String>,
 }
 
 impl Assignment {
@@ -39,28 +51,29 @@ impl Assignment {
         self.instance.get().and_then(Weak::upgrade)
     }
 
-    /// The tasks that these partitions make, with their stream partitions.
-    fn tasks(instance: &Instance, partitions: &[TopicPartition]) -> BTreeMap<TaskId, Vec<(usize, TopicPartition)>> {
-        let mut tasks: BTreeMap<TaskId, Vec<(usize, TopicPartition)>> = BTreeMap::new();
-        for part in &instance.plan.subtopologies {
-            for (index, source) in part.sources.iter().enumerate() {
-                for partition in partitions.iter().filter(|tp| *tp.topic == *source.topic) {
-                    let id = TaskId { subtopology: part.index, partition: partition.partition };
-                    let streams = tasks.entry(id).or_default();
-                    if source.kind == SourceKind::Stream {
-                        streams.push((index, partition.clone()));
-                    }
-                }
-            }
-        }
-        tasks
+    /// The tasks of the last assignment.
+    pub(super) fn tasks(&self) -> BTreeSet<TaskId> {
+        self.threads.lock().unwrap_or_else(std::sync::PoisonError::into_inner).keys().copied().collect()
+    }
+
+    /// Lets go of the stores that wait for an assignment.
+    pub(super) fn close_stores(&self) {
+        self.stores().clear();
+    }
+
+    /// Stores that wait for an assignment.
+    fn stores(&self) -> MutexGuard<'_, BTreeMap<TaskId, Arc<dyn Stores>>> {
+        self.stores.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// What an assignment gives: the tasks that its partitions make, each with its thread.
     pub(super) fn given(&self, instance: &Instance, partitions: &[TopicPartition]) -> Given {
-        let tasks = Self::tasks(instance, partitions);
+        let tasks = tasks(&instance.plan, partitions);
         let threads = self.threads(tasks.keys().copied(), instance.options.threads);
-        Given { tasks, threads }
+        let mut stores = std::mem::take(&mut *self.stores());
+        // The others' tasks are others' now.
+        stores.retain(|id, _| tasks.contains_key(id));
+        Given { tasks, threads, stores }
     }
 
     /// A thread for each task: the one that had it, else the one with the fewest.
@@ -74,26 +87,29 @@ impl Assignment {
 
 /// The tasks of an assignment, and where they go.
 pub(super) struct Given {
-    /// Tasks with their stream partitions, by source.
-    tasks: BTreeMap<TaskId, Vec<(usize, TopicPartition)>>,
+    /// The tasks.
+    tasks: BTreeMap<TaskId, Share>,
     /// The thread of each.
     threads: BTreeMap<TaskId, usize>,
+    /// Stores of some of them that are still open since they were here last.
+    stores: BTreeMap<TaskId, Arc<dyn Stores>>,
 }
 
 impl Given {
     /// All stream partitions.
     pub(super) fn streams(&self) -> Vec<TopicPartition> {
-        self.tasks.values().flatten().map(|(_, partition)| partition.clone()).collect()
+        self.tasks.values().flat_map(|share| &share.streams).map(|(_, partition)| partition.clone()).collect()
     }
 
     /// What each thread is to open, with where its streams start by what the group has `committed`.
-    pub(super) fn opens(self, instance: &Instance, committed: Vec<Committed>) -> BTreeMap<usize, Vec<OpenTask>> {
+    pub(super) fn opens(mut self, instance: &Instance, committed: Vec<Committed>) -> BTreeMap<usize, Vec<OpenTask>> {
         let starts: BTreeMap<TopicPartition, Committed> =
             committed.into_iter().map(|of| (of.partition.clone(), of)).collect();
         let mut by_thread: BTreeMap<usize, Vec<OpenTask>> = BTreeMap::new();
-        for (id, streams) in self.tasks {
-            let mut open = OpenTask { id, streams: Vec::new() };
-            for (source, partition) in streams {
+        for (id, share) in self.tasks {
+            let stores = self.stores.remove(&id);
+            let mut open = OpenTask { id, stores, missing: share.missing, streams: Vec::new() };
+            for (source, partition) in share.streams {
                 let Some(of) = starts.get(&partition) else { continue };
                 let initial = if of.offset.is_some() { Some(0) } else { instance.initial_offset(&partition) };
                 let Some(initial) = initial else { continue };
@@ -104,6 +120,30 @@ impl Given {
         }
         by_thread
     }
+}
+
+/// The tasks that these partitions make, each with its stream partitions and with what it lacks: a task whose sources don't come
+/// together would join with rows that are elsewhere.
+fn tasks(plan: &Plan, partitions: &[TopicPartition]) -> BTreeMap<TaskId, Share> {
+    let ours: BTreeSet<(&str, i32)> = partitions.iter().map(|of| (&*of.topic, of.partition)).collect();
+    let mut tasks: BTreeMap<TaskId, Share> = BTreeMap::new();
+    for part in &plan.subtopologies {
+        let numbers = part.sources.iter().flat_map(|source| {
+            partitions.iter().filter(|partition| *partition.topic == *source.topic).map(|partition| partition.partition)
+        });
+        for number in numbers.collect::<BTreeSet<i32>>() {
+            let share = tasks.entry(TaskId { subtopology: part.index, partition: number }).or_default();
+            for (index, source) in part.sources.iter().enumerate() {
+                let partition = TopicPartition::new(source.topic.as_str(), number);
+                if !ours.contains(&(source.topic.as_str(), number)) {
+                    share.missing.push(partition.to_string());
+                } else if source.kind == SourceKind::Stream {
+                    share.streams.push((index, partition));
+                }
+            }
+        }
+    }
+    tasks
 }
 
 /// Spreads tasks over `count` threads; a task stays where it was while that doesn't overload the thread.
@@ -207,8 +247,9 @@ impl RebalanceListener for Assignment {
         }
         let deadline = Instant::now() + instance.options.close_timeout;
         for closed in waiting {
-            if let Err(error) = closed.recv_deadline(deadline) {
-                tracing::error!("a stream thread did not close its tasks in time: {error}");
+            match closed.recv_deadline(deadline) {
+                Ok(stores) => self.stores().extend(stores),
+                Err(error) => tracing::error!("a stream thread did not close its tasks in time: {error}"),
             }
         }
     }

@@ -187,8 +187,11 @@ impl Committer {
         let mut offsets: Vec<(TopicPartition, i64, String)> = Vec::new();
         for task in tasks.values() {
             let generation = task.committed_generation(generation);
-            let metadata = CommitMetadata { commit: attempt.commit.clone(), generation }.encode();
-            offsets.extend(task.stream_positions().into_iter().map(|(tp, at)| (tp, at, metadata.clone())));
+            offsets.extend(task.stream_positions().into_iter().map(|(tp, at)| {
+                let topic = self.instance.topics.id(&tp.topic).cloned();
+                let metadata = CommitMetadata { commit: attempt.commit.clone(), generation, topic };
+                (tp, at, metadata.encode())
+            }));
         }
         let changes = tasks.values().any(|task| task.writes().any(|(_, changelog)| changelog.is_some()));
         if offsets.is_empty() && !changes && !self.open {

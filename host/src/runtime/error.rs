@@ -1,5 +1,8 @@
 //! Why an instance cannot start, or ends.
 
+use std::path::PathBuf;
+
+use crate::model::TopicId;
 use crate::{kafka, plan, plugin, registry, store};
 
 /// An instance that cannot start, or cannot go on.
@@ -71,6 +74,62 @@ pub enum Error {
         table: String,
         /// What is wrong.
         reason: String,
+    },
+    /// An input is another topic than the one whose offsets are committed.
+    #[error(
+        "the input topic {topic} was deleted and made anew (its id was {before} and is {now}): the offsets that are committed for \
+         it, and what the state contains of it, are the old topic's. Stop all instances. To go on with the state, set the group's \
+         offsets of this topic (kafka-consumer-groups --reset-offsets) and delete the state folders, which are restored from the \
+         changelogs; to start over, delete the internal topics too, or use another app.id"
+    )]
+    RecreatedInput {
+        /// The topic.
+        topic: String,
+        /// Its id when the offsets were committed.
+        before: TopicId,
+        /// Its id now.
+        now: TopicId,
+    },
+    /// A table or changelog was replaced under a running instance.
+    #[error(
+        "the topic {topic} was deleted and made anew while its rows were in use (its id was {before} and is {now}); start again: \
+         its stores are then read anew from its start"
+    )]
+    RecreatedWhileInUse {
+        /// The topic.
+        topic: String,
+        /// Its id at the start.
+        before: TopicId,
+        /// Its id now.
+        now: TopicId,
+    },
+    /// A topic got partitions while the instance runs.
+    #[error(
+        "the topic {topic} has {now} partitions now, and had {before} when this instance started: keys go to other partitions \
+         than their state. Start again: what has no state goes on, what has some says what does not fit"
+    )]
+    PartitionsChanged {
+        /// The topic.
+        topic: String,
+        /// What it had.
+        before: i32,
+        /// What it has.
+        now: i32,
+    },
+    /// Another process has taken this instance's place in the group.
+    #[error(
+        "another process has joined the group under this instance's id ({instance}) and has taken its place: the state folder {} was \
+         cloned, or is used from two machines. Stop one of the two; if this folder is the clone, delete weir.json in it, and it \
+         gets an id of its own (its state is kept)", dir.display()
+    )]
+    Fenced {
+        /// The id.
+        instance: String,
+        /// The state folder.
+        dir: PathBuf,
+        /// What the client said.
+        #[source]
+        source: kafka::Error,
     },
     /// A thread panicked: a bug.
     #[error("the thread {name} ended unexpectedly; please report this with the log")]

@@ -9,7 +9,7 @@ use crate::kafka::{LogRange, Waker};
 use crate::model::{TaskId, TopicPartition};
 use crate::task::CommitMetadata;
 
-use super::edge::{Place, Plugins};
+use super::edge::{Place, Plugins, Stores};
 
 /// Events that may wait for a thread; senders of more block.
 const MAILBOX: usize = 1024;
@@ -30,8 +30,8 @@ pub(super) enum Event {
     Close {
         /// Others own the partitions already: nothing may be committed.
         lost: bool,
-        /// Told when every task is closed.
-        done: Sender<()>,
+        /// Gets the stores of the tasks, once all are closed: for their return.
+        done: Sender<Vec<(TaskId, Arc<dyn Stores>)>>,
     },
     /// An answer of the prober.
     LogRange {
@@ -51,10 +51,13 @@ pub(super) enum Event {
 }
 
 /// A task for a thread.
-#[derive(Clone, Debug)]
 pub(super) struct OpenTask {
     /// Its id.
     pub(super) id: TaskId,
+    /// Its stores, if they are still open since it was here last.
+    pub(super) stores: Option<Arc<dyn Stores>>,
+    /// Partitions that it needs and the group has not given.
+    pub(super) missing: Vec<String>,
     /// Its stream partitions, by source.
     pub(super) streams: Vec<StreamStart>,
 }

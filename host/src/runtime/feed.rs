@@ -85,18 +85,27 @@ impl Feed {
         waker: &Waker,
         now: Instant,
     ) -> Result<(), String> {
+        let topic = &*self.partition.topic;
         let from = checkpoint.tables.get(&self.partition).copied();
-        let start = from.filter(|at| *at >= range.begin && *at <= range.end).unwrap_or(range.begin);
-        if from != Some(start) {
-            if let Some(at) = from {
+        let recreated = checkpoint.recreated(topic, instance.topics.id(topic)).cloned();
+        let start =
+            from.filter(|at| *at >= range.begin && *at <= range.end && recreated.is_none()).unwrap_or(range.begin);
+        if from != Some(start) || recreated.is_some() {
+            if let Some(id) = recreated {
+                tracing::warn!(
+                    partition = %self.partition, before = %id,
+                    "the topic was deleted and made anew: the store {} is read anew from its beginning", self.name
+                );
+            } else if let Some(at) = from {
                 tracing::warn!(
                     partition = %self.partition, checkpoint = at, begin = range.begin, end = range.end,
                     "the checkpoint is outside the log: the store {} is read anew from the beginning", self.name
                 );
             }
             stores.clear(self.store).map_err(|error| super::chain(&error))?;
-            checkpoint.tables.remove(&self.partition);
+            checkpoint.forget(topic);
         }
+        instance.topics.note(&self.partition, checkpoint);
         let mut progress = Progress::new(&self.name, self.partition.clone(), start, instance.clock(now));
         progress.log_range(range.begin, range.end);
         let mut queues =

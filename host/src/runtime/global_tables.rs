@@ -167,13 +167,18 @@ impl Table {
         let resumes = self.feeds.iter().zip(&ranges).all(|(feed, range)| {
             self.checkpoint.tables.get(&feed.partition).is_some_and(|at| *at >= range.begin && *at <= range.end)
         });
-        if !resumes {
-            if !self.checkpoint.tables.is_empty() {
+        let recreated = self.checkpoint.recreated(&self.plan.topic, instance.topics.id(&self.plan.topic)).cloned();
+        if let Some(before) = &recreated {
+            tracing::warn!(table = self.plan.name, %before, "the topic was deleted and made anew: the table is read anew");
+        }
+        if !resumes || recreated.is_some() {
+            if recreated.is_none() && !self.checkpoint.tables.is_empty() {
                 tracing::warn!(table = self.plan.name, "the checkpoint doesn't fit the topic: the table is read anew");
             }
             self.stores.clear(ROWS).map_err(|error| self.error(&error))?;
             self.checkpoint = Checkpoint::default();
         }
+        self.feeds.iter().for_each(|feed| instance.topics.note(&feed.partition, &mut self.checkpoint));
         let now = instance.clock(Instant::now());
         let mut starts = Vec::new();
         for (feed, range) in self.feeds.iter_mut().zip(&ranges) {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use crate::config::Guarantee;
+use crate::config::{Guarantee, OnStop};
 use crate::model::{InstanceState, StateRead, StoreIndex, TableStatus, TaskId, TaskStatus};
 use crate::plan::{BarrierPlan, Plan, StoreKind, SubtopologyPlan};
 use crate::store::{self, StoreSpec};
@@ -12,8 +12,10 @@ use crate::task::{self, Barrier, GlobalTables};
 use crate::telemetry::Counters;
 use crate::view::Catalog;
 
+use super::Error;
 use super::edge::{Clock, Folder, LogRanges, Plugins, Producers, Reader, Source};
 use super::event::Mailbox;
+use super::topics::Topics;
 
 /// Settings of an instance, resolved from the topology file.
 #[derive(Clone, Debug)]
@@ -40,6 +42,10 @@ pub(super) struct Options {
     pub(super) start_at_end: bool,
     /// How long a rebalance waits for threads to commit and close.
     pub(super) close_timeout: Duration,
+    /// What a clean stop means to the group.
+    pub(super) on_stop: OnStop,
+    /// How long the stores of a task that has moved away are kept.
+    pub(super) cleanup_delay: Duration,
 }
 
 /// An instance's shared parts.
@@ -56,6 +62,8 @@ pub(super) struct Instance {
     pub(super) producers: Box<dyn Producers>,
     /// The state folder.
     pub(super) folder: Box<dyn Folder>,
+    /// The topics, as they were found at the start.
+    pub(super) topics: Topics,
     /// The group member.
     pub(super) source: Box<dyn Source>,
     /// The reader of tables and changelogs.
@@ -156,6 +164,8 @@ pub(super) struct Shared {
     waits_for: Mutex<Vec<String>>,
     /// Where it is.
     state: Mutex<InstanceState>,
+    /// Why it cannot go on, if a thread has found that out; the supervisor ends it.
+    failure: Mutex<Option<Error>>,
     /// Whether the group has given an assignment.
     pub(super) assigned: AtomicBool,
     /// Whether it was asked to stop.
@@ -213,6 +223,17 @@ impl Shared {
         let mut tasks: Vec<TaskStatus> = all.iter().flatten().cloned().collect();
         tasks.sort_by(|a, b| a.task.cmp(&b.task));
         tasks
+    }
+
+    /// The instance cannot go on: the supervisor ends it with this error. The first one counts.
+    pub(super) fn fail(&self, error: Error) {
+        let mut failure = self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        failure.get_or_insert(error);
+    }
+
+    /// Why it cannot go on.
+    pub(super) fn take_failure(&self) -> Option<Error> {
+        self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
     }
 
     /// Whether it was asked to stop.

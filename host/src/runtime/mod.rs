@@ -12,6 +12,7 @@
 mod activation;
 mod active_task;
 mod assignment;
+mod cleanup;
 mod committer;
 mod edge;
 mod error;
@@ -20,12 +21,15 @@ mod feed;
 mod global_tables;
 mod handle;
 mod instance;
+mod membership;
 mod metered;
 mod options;
 mod prober;
 mod startup;
 mod stream_thread;
 mod supervisor;
+mod topic_watch;
+mod topics;
 mod wake;
 
 pub use error::Error;

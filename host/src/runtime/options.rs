@@ -70,6 +70,8 @@ pub(super) fn options(topology: &Topology, memory: Memory) -> Options {
         task: task::Options { max_record_bytes, ..task::Options::default() },
         start_at_end: app.offset_reset == OffsetReset::Latest,
         close_timeout: Duration::from_secs(12),
+        on_stop: app.on_stop,
+        cleanup_delay: topology.state.cleanup_delay,
     }
 }
 

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use crate::kafka::{self, NewTopic, TopicAdmin};
+use crate::kafka::{self, NewTopic, TopicAdmin, TopicDescription};
 use crate::plan::{self, Plan, StoreOrigin};
 
 use super::Error;
 use super::instance::Shared;
 use super::supervisor::Cluster;
+use super::topics::Topics;
 
 /// How long one question may take.
 const QUESTION: Duration = Duration::from_secs(5);
@@ -57,7 +58,7 @@ pub(super) fn check(
     admin: &TopicAdmin,
     cluster: Cluster,
     shared: &Shared,
-) -> Result<Option<Counts>, Error> {
+) -> Result<Option<(Counts, Topics)>, Error> {
     let external: BTreeSet<&str> = plan
         .source_topics()
         .chain(plan.output_topics())
@@ -101,7 +102,29 @@ pub(super) fn check(
         tracing::info!(topics = names.join(" "), "creating internal topics");
         let Some(()) = until_answered(admin, shared, || admin.create(&missing, CREATE))? else { return Ok(None) };
     }
-    Ok(Some(counts))
+    let Some(found) = describe(plan, admin, cluster, shared, &counts)? else { return Ok(None) };
+    Ok(Some((counts, Topics::new(plan, &found))))
+}
+
+/// What the broker says of the topics that are read; of the embedded one, which tells no ids, what is known already.
+fn describe(
+    plan: &Plan,
+    admin: &TopicAdmin,
+    cluster: Cluster,
+    shared: &Shared,
+    counts: &Counts,
+) -> Result<Option<BTreeMap<String, TopicDescription>>, Error> {
+    if cluster == Cluster::Embedded {
+        let known =
+            |(topic, count): (&String, &i32)| (topic.clone(), TopicDescription { partitions: *count, id: None });
+        return Ok(Some(counts.iter().map(known).collect()));
+    }
+    let stores = plan.subtopologies.iter().flat_map(|part| &part.stores).map(|store| store.origin.topic());
+    let tables = plan.global_tables.iter().map(|table| table.topic.as_str());
+    let names: BTreeSet<&str> = plan.source_topics().chain(stores).chain(tables).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    let Some(found) = until_answered(admin, shared, || admin.describe(&names, QUESTION))? else { return Ok(None) };
+    Ok(Some(names.into_iter().zip(found).filter_map(|(name, found)| Some((name.to_owned(), found?))).collect()))
 }
 
 /// Partition counts of topics that must be there. Waits a moment for those that are not.

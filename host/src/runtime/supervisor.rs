@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::kafka::{
-    self, ClientSettings, LogEnds, SourceConsumer, TableReader, TopicAdmin, TopicLog, TransactionalProducer,
-};
+use crate::kafka::{self, ClientSettings, LogEnds, SourceConsumer, TableReader, TopicAdmin, TopicLog};
 use crate::model::InstanceState;
 use crate::plan::{FunctionKind, NodeKind, Plan};
 use crate::plugin::{Engine, Kind, Limits, PluginSpec, Wanted};
@@ -19,22 +17,21 @@ use crate::view::Catalog;
 
 use super::activation::Activation;
 use super::assignment::Assignment;
+use super::cleanup::Cleanup;
 use super::edge::{Plugins, StateFolder};
 use super::event::{Event, Mailbox};
 use super::handle::Handle;
 use super::instance::{Instance, Options, Shared};
 use super::options::{Memory, options};
 use super::prober::Prober;
-use super::{Error, global_tables, startup, stream_thread};
+use super::topic_watch::TopicWatch;
+use super::topics::Topics;
+use super::{Error, global_tables, membership, startup, stream_thread};
 
 /// How long a poll of the source consumer waits.
 const POLL: Duration = Duration::from_millis(100);
-/// How long leaving the group may take: less than the process has to stop.
-const LEAVE: Duration = Duration::from_secs(18);
 /// How long ending all threads may take: a thread that waits for a lost broker must not keep the process.
 const STOP: Duration = Duration::from_secs(20);
-/// How long ending a predecessor's transaction may take, at start.
-const INIT: Duration = Duration::from_secs(10);
 /// How long opening the registry's log may take.
 const OPEN_LOG: Duration = Duration::from_secs(30);
 
@@ -129,6 +126,14 @@ struct Running {
     threads: Vec<(Mailbox, JoinHandle<()>)>,
     /// The global tables' thread.
     globals: JoinHandle<Result<(), Error>>,
+    /// What makes tasks of partitions.
+    assignment: Arc<Assignment>,
+    /// The state folder.
+    state_dir: Arc<StateDir>,
+    /// Memory of all stores.
+    resources: Resources,
+    /// Looks whether topics stay what they are; the embedded broker's do.
+    _watch: Option<TopicWatch>,
 }
 
 impl Start {
@@ -149,8 +154,13 @@ impl Start {
         let topology = &self.topology;
         let base = ClientSettings::new(&self.plan.app_id, topology.kafka.clone());
         let admin = TopicAdmin::new(&base).map_err(|source| kafka_error("cannot make an admin client", source))?;
-        let Some(counts) = startup::check(&self.plan, &admin, self.cluster, &self.shared)? else { return Ok(()) };
-        drop(admin);
+        let Some((counts, topics)) = startup::check(&self.plan, &admin, self.cluster, &self.shared)? else {
+            return Ok(());
+        };
+        let watch = match self.cluster {
+            Cluster::Kafka => Some(TopicWatch::start(admin, topics.clone(), Arc::clone(&self.shared))?),
+            Cluster::Embedded => None,
+        };
         let partitions: usize = counts.values().map(|count| usize::try_from(*count).unwrap_or(0)).sum();
         let memory = Memory::divide(topology.state.memory.0, topology.app.threads.get(), partitions);
         let options = options(topology, memory);
@@ -178,13 +188,13 @@ impl Start {
             std::thread::park_timeout(POLL);
         }
 
-        let running = self.start_threads(settings, options, memory, &counts)?;
+        let running = self.start_threads(settings, options, memory, topics, watch)?;
         self.shared.set_waits_for(None);
         self.shared.set_state(InstanceState::Running);
         let result = running.supervise();
         self.shared.set_state(InstanceState::Stopping);
         self.shared.stopping.store(true, std::sync::atomic::Ordering::SeqCst);
-        let ended = running.end();
+        let ended = running.end(&result);
         registry.stop();
         result.and(ended)
     }
@@ -242,12 +252,24 @@ impl Start {
         settings: ClientSettings,
         options: Options,
         memory: Memory,
-        counts: &startup::Counts,
+        topics: Topics,
+        watch: Option<TopicWatch>,
     ) -> Result<Running, Error> {
+        let inputs: BTreeSet<&str> =
+            self.plan.subtopologies.iter().flat_map(|part| &part.sources).map(|s| s.topic.as_str()).collect();
+        let inputs: Vec<&str> = inputs.into_iter().collect();
+        let member = match self.cluster {
+            Cluster::Kafka if !inputs.is_empty() => {
+                membership::end_outdated(&settings, &self.state_dir, &inputs)?;
+                Some(self.state_dir.instance_id())
+            }
+            // Nobody comes back to a group that ends with the process.
+            _ => None,
+        };
         let log_ends = LogEnds::new(&settings).map_err(|e| kafka_error("cannot make a client", e))?;
         let prober = Arc::new(Prober::start(log_ends)?);
         let assignment = Arc::new(Assignment::default());
-        let source = SourceConsumer::new(&settings, None, Arc::clone(&assignment) as _)
+        let source = SourceConsumer::new(&settings, member, Arc::clone(&assignment) as _)
             .map_err(|e| kafka_error("cannot make the source consumer", e))?;
         let reader = TableReader::new(&settings).map_err(|e| kafka_error("cannot make the table reader", e))?;
         let threads = options.threads;
@@ -259,6 +281,7 @@ impl Start {
             time: Box::new(Instant::now),
             producers: Box::new(settings.clone()),
             folder: Box::new(StateFolder { dir: Arc::clone(&self.state_dir), resources: resources.clone() }),
+            topics,
             source: Box::new(Arc::clone(&source)),
             reader: Box::new(Arc::clone(&reader)),
             prober,
@@ -272,17 +295,16 @@ impl Start {
             started: Instant::now(),
         });
         assignment.attach(&instance);
-        end_left_transactions(&instance, &self.state_dir, &settings);
+        let own = (0..threads).map(|index| instance.transactional_id(index)).collect();
+        membership::end_left_transactions(&settings, &self.state_dir, &own);
 
         let globals = global_tables::open(&instance, &self.state_dir, &resources)?;
         let _only_once = instance.globals.set(globals.clone());
         let partitions: Vec<i32> =
-            self.plan.global_tables.iter().map(|table| counts.get(&table.topic).copied().unwrap_or(0)).collect();
+            self.plan.global_tables.iter().map(|table| instance.topics.partitions(&table.topic)).collect();
         let globals = global_tables::start(Arc::clone(&instance), globals, &partitions)?;
 
         let mut started = Vec::new();
-        let inputs: BTreeSet<&str> =
-            self.plan.subtopologies.iter().flat_map(|part| &part.sources).map(|s| s.topic.as_str()).collect();
         if inputs.is_empty() {
             self.shared.assigned.store(true, std::sync::atomic::Ordering::SeqCst);
         } else if let Some(plugins) = self.activation.current() {
@@ -298,10 +320,19 @@ impl Start {
         let _only_once = instance.mailboxes.set(mailboxes);
         self.activation.attach(&instance);
         if !inputs.is_empty() {
-            let topics: Vec<&str> = inputs.into_iter().collect();
-            source.subscribe(&topics).map_err(|e| kafka_error("cannot subscribe", e))?;
+            source.subscribe(&inputs).map_err(|e| kafka_error("cannot subscribe", e))?;
         }
-        Ok(Running { instance, source, reader, threads: started, globals })
+        Ok(Running {
+            instance,
+            source,
+            reader,
+            threads: started,
+            globals,
+            assignment,
+            state_dir: Arc::clone(&self.state_dir),
+            resources,
+            _watch: watch,
+        })
     }
 }
 
@@ -309,8 +340,15 @@ impl Running {
     /// Polls until the instance is told to stop, or cannot go on.
     fn supervise(&self) -> Result<(), Error> {
         let shared = &self.instance.shared;
+        let mut cleanup = Cleanup::new(self.instance.options.cleanup_delay, Instant::now());
         while !shared.is_stopping() {
-            self.source.poll(POLL).map_err(|e| kafka_error("the source consumer cannot go on", e))?;
+            self.source.poll(POLL).map_err(|error| membership::error(&self.state_dir, error))?;
+            if let Some(failure) = shared.take_failure() {
+                return Err(failure);
+            }
+            if shared.assigned.load(std::sync::atomic::Ordering::SeqCst) {
+                cleanup.turn(&self.state_dir, &self.resources, || self.assignment.tasks(), Instant::now());
+            }
             self.reader.poll(Duration::ZERO).map_err(|e| kafka_error("the table reader cannot go on", e))?;
             shared.set_trouble("broker", self.source.connection_error());
             if let Some((_, thread)) = self.threads.iter().find(|(_, thread)| thread.is_finished()) {
@@ -324,14 +362,14 @@ impl Running {
         Ok(())
     }
 
-    /// Leaves the group (tasks commit and close), then ends the threads.
-    fn end(self) -> Result<(), Error> {
+    /// Ends the membership (tasks commit and close), then the threads. `result`: why.
+    fn end(self, result: &Result<(), Error>) -> Result<(), Error> {
         let started = Instant::now();
-        let left = self.source.leave(LEAVE);
+        let mut ended = membership::end(&self.source, self.instance.options.on_stop, result);
+        self.assignment.close_stores();
         for (mailbox, _) in &self.threads {
             mailbox.send(Event::Stop);
         }
-        let mut result = left.map_err(|e| kafka_error("cannot leave the group", e));
         for (_, thread) in self.threads {
             let name = thread.thread().name().unwrap_or("stream").to_owned();
             while !thread.is_finished() && started.elapsed() < STOP {
@@ -341,26 +379,14 @@ impl Running {
                 // It waits for a broker that doesn't answer. What it has not committed is processed again.
                 tracing::warn!("the thread {name} is left behind; the next start resumes from the last commit");
             } else if thread.join().is_err() {
-                result = result.and(Err(Error::Panicked { name }));
+                ended = ended.and(Err(Error::Panicked { name }));
             }
         }
         self.instance.wake_all();
         let globals = self.globals.join().unwrap_or_else(|_| Err(Error::Panicked { name: "global-tables".to_owned() }));
         tracing::info!(seconds = started.elapsed().as_secs_f64(), "stopped");
         // What a table found wrong is the reason, the rest its consequence.
-        globals.and(result)
-    }
-}
-
-/// Ends transactions that threads of an earlier run have left open and that no thread of this one will: each holds
-/// readers of its partitions back until it times out.
-fn end_left_transactions(instance: &Instance, state_dir: &StateDir, settings: &ClientSettings) {
-    let own: BTreeSet<String> = (0..instance.options.threads).map(|index| instance.transactional_id(index)).collect();
-    for id in state_dir.transactional_ids().into_iter().filter(|id| !own.contains(id)) {
-        let ended = TransactionalProducer::new(settings, &id).and_then(|producer| producer.init(INIT));
-        if let Err(error) = ended {
-            tracing::warn!(transactional_id = id, "cannot end what an earlier run left open: {}", super::chain(&error));
-        }
+        globals.and(ended)
     }
 }
 

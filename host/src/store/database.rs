@@ -44,6 +44,18 @@ impl Database {
         }
     }
 
+    /// Deletes the database in `dir`, if there is one. `false`: it is open, and stays.
+    pub(super) fn destroy(dir: &Path, resources: &Resources) -> Result<bool, Error> {
+        if !dir.exists() {
+            return Ok(true);
+        }
+        match DB::destroy(&resources.options(), dir) {
+            Ok(()) => Ok(true),
+            Err(error) if is_in_use(&error) => Ok(false),
+            Err(error) => Err(Error::disk("delete", dir)(error)),
+        }
+    }
+
     /// Its folder.
     pub(super) fn dir(&self) -> &Path {
         &self.dir

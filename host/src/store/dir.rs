@@ -3,30 +3,25 @@
 //! ```text
 //! state/
 //!   lock              held by the process that works here; its pid
-//!   weir.json         format, application, instance id, transactional ids
+//!   weir.json         format, application, instance id, what the instance has left in the cluster
 //!   0_7/              stores of task 0_7, named as Kafka Streams names them
 //!   global/orders/    a global table
 //!   plugins/          compiled and downloaded plugins
 //! ```
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions, TryLockError, create_dir_all, read, rename};
+use std::fs::{File, OpenOptions, TryLockError, create_dir_all, read_dir, remove_dir_all};
 use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::{Deserialize, Serialize};
-use uuid::Uuid;
-
-use super::Error;
+use super::database::Database;
+use super::identity::{Home, Identity};
+use super::{Error, Resources};
 use crate::model::TaskId;
 
-/// Version of the folder's layout.
-const FORMAT: u32 = 1;
 /// Name of the file that is locked.
 const LOCK: &str = "lock";
-/// Name of the file that says whose folder it is.
-const IDENTITY: &str = "weir.json";
 
 /// The state folder, locked for as long as this lives.
 #[derive(Debug)]
@@ -41,73 +36,72 @@ pub struct StateDir {
     _lock: File,
 }
 
-/// What `weir.json` says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Identity {
-    /// Version of the folder's layout.
-    format: u32,
-    /// `app.id`.
-    app: String,
-    /// Random id of the instance, made once.
-    instance: String,
-    /// Every transactional id that a producer of this instance ever had.
-    transactional_ids: BTreeSet<String>,
-}
-
-/// The part of `weir.json` that every version has.
-#[derive(Deserialize)]
-struct Format {
-    /// Version of the folder's layout.
-    format: u32,
-}
-
 impl StateDir {
     /// Locks the folder, making it if it is not there, and checks that it is ours to use.
     pub fn open(dir: &Path, app_id: &str) -> Result<Self, Error> {
         create_dir_all(dir).map_err(Error::folder("create", dir))?;
         let lock = lock(dir)?;
-        let identity = match read_identity(dir)? {
-            Some(identity) => identity,
-            None => {
-                let identity = Identity {
-                    format: FORMAT,
-                    app: app_id.to_owned(),
-                    instance: Uuid::new_v4().to_string(),
-                    transactional_ids: BTreeSet::new(),
-                };
-                write_identity(dir, &identity)?;
-                identity
-            }
-        };
-        if identity.app != app_id {
-            let (found, wanted) = (identity.app, app_id.to_owned());
-            return Err(Error::OtherApp { dir: dir.to_path_buf(), found, wanted });
-        }
+        let marked = lock.metadata().map_err(Error::folder("read", &dir.join(LOCK)))?;
+        let identity = Identity::open(dir, app_id, Home::of(&marked))?;
         let instance = identity.instance.clone();
         Ok(Self { dir: dir.to_path_buf(), instance, identity: Mutex::new(identity), _lock: lock })
     }
 
-    /// The instance's id: a random UUID, made with the folder.
+    /// The instance's id: a random UUID, made with the folder. A copy of the folder has another one.
     pub fn instance_id(&self) -> &str {
         &self.instance
     }
 
-    /// Every transactional id recorded so far, in order.
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The transactional ids that are recorded, in order.
     pub fn transactional_ids(&self) -> Vec<String> {
         self.identity().transactional_ids.iter().cloned().collect()
     }
 
     /// Records a transactional id, durably: call it before a producer uses the id. Recording it again does nothing.
     pub fn record_transactional_id(&self, id: &str) -> Result<(), Error> {
-        let mut identity = self.identity();
-        if identity.transactional_ids.contains(id) {
-            return Ok(());
+        self.change(|identity| identity.transactional_ids.insert(id.to_owned()))
+    }
+
+    /// Takes transactional ids from the record: no transaction of theirs is open, and nobody will begin another.
+    pub fn forget_transactional_ids(&self, ids: &[String]) -> Result<(), Error> {
+        self.change(|identity| ids.iter().fold(false, |any, id| identity.transactional_ids.remove(id) | any))
+    }
+
+    /// The topics that the group member of this instance was last subscribed to; none, if it never was one.
+    pub fn subscription(&self) -> Option<BTreeSet<String>> {
+        self.identity().subscription.clone()
+    }
+
+    /// Records what the group member is subscribed to, durably: call it before the member joins.
+    pub fn record_subscription(&self, topics: &BTreeSet<String>) -> Result<(), Error> {
+        self.change(|identity| identity.subscription.replace(topics.clone()).as_ref() != Some(topics))
+    }
+
+    /// The tasks whose stores have folders here.
+    pub fn task_folders(&self) -> Result<Vec<TaskId>, Error> {
+        let mut tasks = Vec::new();
+        for entry in read_dir(&self.dir).map_err(Error::folder("read", &self.dir))? {
+            let entry = entry.map_err(Error::folder("read", &self.dir))?;
+            tasks.extend(entry.file_name().to_str().and_then(TaskId::parse));
         }
-        let mut next = identity.clone();
-        next.transactional_ids.insert(id.to_owned());
-        write_identity(&self.dir, &next)?;
-        *identity = next;
-        Ok(())
+        Ok(tasks)
+    }
+
+    /// Deletes the stores of a task, with their folder. `false`: they are open, and stay.
+    pub fn remove_task(&self, task: TaskId, resources: &Resources) -> Result<bool, Error> {
+        let dir = self.task_dir(task);
+        if !Database::destroy(&dir, resources)? {
+            return Ok(false);
+        }
+        match remove_dir_all(&dir) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::folder("delete", &dir)(error)),
+            _ => Ok(true),
+        }
     }
 
     /// The folder of a task's stores.
@@ -123,6 +117,17 @@ impl StateDir {
     /// The folder for plugins.
     pub fn plugin_dir(&self) -> PathBuf {
         self.dir.join("plugins")
+    }
+
+    /// Changes what `weir.json` says, durably, unless `change` says that it is so already.
+    fn change(&self, change: impl FnOnce(&mut Identity) -> bool) -> Result<(), Error> {
+        let mut identity = self.identity();
+        let mut next = identity.clone();
+        if change(&mut next) {
+            next.write(&self.dir)?;
+            *identity = next;
+        }
+        Ok(())
     }
 
     /// What `weir.json` says.
@@ -156,44 +161,13 @@ fn lock(dir: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// Reads `weir.json`, if it is there.
-fn read_identity(dir: &Path) -> Result<Option<Identity>, Error> {
-    let file = dir.join(IDENTITY);
-    let json = match read(&file) {
-        Ok(json) => json,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Error::folder("read", &file)(error)),
-    };
-    let damaged = |source| damaged(dir, source);
-    // The format first: a later version may have changed everything else.
-    let Format { format } = serde_json::from_slice(&json).map_err(damaged)?;
-    if format > FORMAT {
-        return Err(Error::Newer { path: file, found: format, known: FORMAT });
-    }
-    serde_json::from_slice(&json).map(Some).map_err(damaged)
-}
-
-/// Writes `weir.json`: a reader, and a start after a power cut, finds the old one or the new one, whole.
-fn write_identity(dir: &Path, identity: &Identity) -> Result<(), Error> {
-    let (file, draft) = (dir.join(IDENTITY), dir.join(format!("{IDENTITY}.new")));
-    let mut json = serde_json::to_vec_pretty(identity).map_err(|source| damaged(dir, source))?;
-    json.push(b'\n');
-    let written = File::create(&draft)
-        .and_then(|mut new| new.write_all(&json).and_then(|()| new.sync_all()))
-        .and_then(|()| rename(&draft, &file))
-        .and_then(|()| File::open(dir)?.sync_all());
-    written.map_err(Error::folder("write", &file))
-}
-
-/// The error for a `weir.json` that is not what it should be.
-fn damaged(dir: &Path, source: serde_json::Error) -> Error {
-    Error::Damaged { what: IDENTITY.to_owned(), path: dir.to_path_buf(), source: Some(source) }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs::write;
+    use std::fs::{copy, write};
 
+    use uuid::Uuid;
+
+    use super::super::TaskStores;
     use super::*;
 
     #[test]
@@ -207,10 +181,58 @@ mod tests {
         for id in ["app-2", "app-1", "app-2"] {
             first.record_transactional_id(id).unwrap();
         }
+        let topics = BTreeSet::from(["a".to_owned(), "b".to_owned()]);
+        assert_eq!(first.subscription(), None);
+        first.record_subscription(&topics).unwrap();
         drop(first);
         let second = StateDir::open(&dir, "app").unwrap();
         assert_eq!(second.instance_id(), id);
         assert_eq!(second.transactional_ids(), ["app-1", "app-2"]);
+        assert_eq!(second.subscription(), Some(topics));
+        second.forget_transactional_ids(&["app-2".to_owned(), "app-3".to_owned()]).unwrap();
+        drop(second);
+        assert_eq!(StateDir::open(&dir, "app").unwrap().transactional_ids(), ["app-1"]);
+    }
+
+    #[test]
+    fn a_copied_folder_is_another_instance_and_a_moved_one_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        let [original, moved, copied] = ["original", "moved", "copied"].map(|name| root.path().join(name));
+        let first = StateDir::open(&original, "app").unwrap();
+        first.record_transactional_id("app-0").unwrap();
+        let id = first.instance_id().to_owned();
+        drop(first);
+        std::fs::rename(&original, &moved).unwrap();
+        assert_eq!(StateDir::open(&moved, "app").unwrap().instance_id(), id);
+        create_dir_all(&copied).unwrap();
+        for file in ["lock", "weir.json"] {
+            copy(moved.join(file), copied.join(file)).unwrap();
+        }
+        let copy = StateDir::open(&copied, "app").unwrap();
+        assert_ne!(copy.instance_id(), id);
+        assert_eq!(copy.transactional_ids(), [""; 0]);
+        assert_eq!(StateDir::open(&moved, "app").unwrap().instance_id(), id);
+    }
+
+    #[test]
+    fn stores_are_deleted_unless_they_are_open() {
+        let root = tempfile::tempdir().unwrap();
+        let state = StateDir::open(root.path(), "app").unwrap();
+        let resources = Resources::new(1 << 20);
+        let [one, two] = [3, 4].map(|partition| TaskId { subtopology: 0, partition });
+        let stores = TaskStores::open(&state.task_dir(one), &[], &resources).unwrap();
+        drop(TaskStores::open(&state.task_dir(two), &[], &resources).unwrap());
+        create_dir_all(state.plugin_dir()).unwrap();
+        let mut found = state.task_folders().unwrap();
+        found.sort();
+        assert_eq!(found, [one, two]);
+        assert!(!state.remove_task(one, &resources).unwrap());
+        assert!(state.remove_task(two, &resources).unwrap());
+        assert_eq!(state.task_folders().unwrap(), [one]);
+        drop(stores);
+        assert!(state.remove_task(one, &resources).unwrap());
+        assert_eq!(state.task_folders().unwrap(), []);
+        assert!(state.remove_task(one, &resources).unwrap(), "nothing is there: nothing to do");
     }
 
     #[test]
@@ -248,25 +270,6 @@ mod tests {
         drop(StateDir::open(root.path(), "one").unwrap());
         let error = StateDir::open(root.path(), "two").unwrap_err();
         assert!(error.to_string().contains("belongs to the application 'one', not to 'two'"), "{error}");
-    }
-
-    #[test]
-    fn a_later_format_is_refused_whatever_else_it_says() {
-        let root = tempfile::tempdir().unwrap();
-        write(root.path().join(IDENTITY), r#"{"format": 2, "all": "new"}"#).unwrap();
-        let error = StateDir::open(root.path(), "app").unwrap_err();
-        assert!(error.to_string().contains("weir.json has format 2, this version of Weir knows 1"), "{error}");
-    }
-
-    #[test]
-    fn a_damaged_file_is_named() {
-        for content in ["", "{", r#"{"format": 1}"#] {
-            let root = tempfile::tempdir().unwrap();
-            write(root.path().join(IDENTITY), content).unwrap();
-            let error = StateDir::open(root.path(), "app").unwrap_err();
-            assert!(matches!(error, Error::Damaged { .. }), "{error}");
-            assert!(error.to_string().starts_with("weir.json in "), "{error}");
-        }
     }
 
     #[test]

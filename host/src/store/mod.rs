@@ -16,6 +16,7 @@
 mod database;
 mod dir;
 mod error;
+mod identity;
 mod layout;
 mod memory;
 mod numbering;

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::Number;
 use super::task::StoreSpec;
-use crate::model::Checkpoint;
 
 /// The stores of a database, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,11 +69,6 @@ impl Numbering {
         }
         Some(Renumbered { numbering: kept, numbers, cleared, void })
     }
-}
-
-/// Takes the offsets of `topic` out of `checkpoint`.
-pub(super) fn forget(checkpoint: &mut Checkpoint, topic: &str) {
-    checkpoint.tables.retain(|partition, _| &*partition.topic != topic);
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use super::database::Database;
 use super::layout::{self, Number};
 use super::memory::{Change, MemoryStore};
-use super::numbering::{Numbering, forget};
+use super::numbering::Numbering;
 use super::{Error, Resources};
 use crate::model::{Checkpoint, Entry, StateRead, StateWrite, StoreError, StoreIndex};
 
@@ -121,7 +121,7 @@ impl TaskStores {
                 batch.delete_range(start, end);
             }
             for topic in &now.void {
-                forget(&mut checkpoint, topic);
+                checkpoint.forget(topic);
             }
             put(&mut batch, layout::CHECKPOINT_KEY, &checkpoint, &database)?;
             database.write(batch)?;
@@ -179,7 +179,7 @@ impl TaskStores {
         let store = self.store(store)?;
         self.settle(&mut writer)?;
         let mut checkpoint = writer.checkpoint.clone();
-        forget(&mut checkpoint, &store.topic);
+        checkpoint.forget(&store.topic);
         let mut batch = WriteBatch::default();
         let (start, end) = store.number.range();
         batch.delete_range(start, end);

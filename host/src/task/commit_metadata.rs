@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{CommitId, Generation};
+use crate::model::{CommitId, Generation, TopicId};
 
 /// Tells which commit wrote an offset, and under which plugins. Kept in the offset's metadata as JSON; metadata of
 /// another writer (Kafka Streams' is base64) reads as none.
@@ -12,6 +12,9 @@ pub struct CommitMetadata {
     pub commit: CommitId,
     /// The plugins' generation of the records before the offset.
     pub generation: Generation,
+    /// Which topic of its name the offset is of, where the broker says. Survives a lost state folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topic: Option<TopicId>,
 }
 
 impl CommitMetadata {
@@ -33,9 +36,13 @@ mod tests {
 
     #[test]
     fn survives_the_group_and_ignores_kafka_streams() {
-        let metadata =
-            CommitMetadata { commit: CommitId { producer: "a1".to_owned(), number: 7 }, generation: Generation(3) };
-        assert_eq!(CommitMetadata::decode(&metadata.encode()), Some(metadata));
+        let commit = CommitId { producer: "a1".to_owned(), number: 7 };
+        let topic = Some(TopicId("dAXbEfnzQ2Si7eHM4Npc8A".to_owned()));
+        let metadata = CommitMetadata { commit, generation: Generation(3), topic };
+        assert_eq!(CommitMetadata::decode(&metadata.encode()), Some(metadata.clone()));
+        // As versions without topic ids write it.
+        let earlier = r#"{"commit":{"producer":"a1","number":7},"generation":3}"#;
+        assert_eq!(CommitMetadata::decode(earlier), Some(CommitMetadata { topic: None, ..metadata }));
         assert_eq!(CommitMetadata::decode(""), None);
         assert_eq!(CommitMetadata::decode("AgAAAYsAAAAA"), None);
     }

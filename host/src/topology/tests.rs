@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::config::{BarrierScope, ByteSize, Guarantee, OffsetReset, OnTimeout, ReadyRoute, TimePolicy};
+use crate::config::{BarrierScope, ByteSize, Guarantee, OffsetReset, OnStop, OnTimeout, ReadyRoute, TimePolicy};
 
 use super::samples::{ORDERS, PROJEKT, topology};
 use super::{Node, NodeKind, StoreKind, Topology, load, parse};
@@ -102,6 +102,7 @@ fn the_project_aggregate_is_read() {
     );
     assert_eq!((topology.state.dir.as_path(), topology.state.memory), (Path::new("state"), ByteSize::mib(512)));
     assert_eq!((topology.barrier.scope, topology.barrier.on_timeout), (BarrierScope::Instance, OnTimeout::Fail));
+    assert_eq!((topology.app.on_stop, topology.state.cleanup_delay), (OnStop::Leave, Duration::from_secs(600)));
     assert_eq!(topology.barrier.timeout, Some(Duration::from_secs(300)));
     assert_eq!(topology.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Stream { .. })).count(), 6);
     let first: Vec<_> = topology.nodes.iter().take(3).map(|node| node.name.as_str()).collect();

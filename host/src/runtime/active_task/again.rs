@@ -1,10 +1,12 @@
 //! Beginning again, and ending.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::model::{TaskState, TopicPartition};
 
 use super::ActiveTask;
+use crate::runtime::edge::Stores;
 
 impl ActiveTask {
     /// Tries again what stopped it, under new plugins.
@@ -48,8 +50,9 @@ impl ActiveTask {
         self.streams.iter().filter_map(|stream| Some((stream.partition.clone(), start(stream.source)?))).collect()
     }
 
-    /// Closes the task: what was restored is kept, what was not committed is dropped.
-    pub(in crate::runtime) fn close(mut self, now: Instant) {
+    /// Closes the task: what was restored is kept, what was not committed is dropped. Returns the stores, for
+    /// its return; not those of a task that has failed, which may be what has failed.
+    pub(in crate::runtime) fn close(mut self, now: Instant) -> Option<Arc<dyn Stores>> {
         if matches!(self.state, TaskState::Restoring)
             && let Err(reason) = self.persist(now)
         {
@@ -65,5 +68,6 @@ impl ActiveTask {
         self.streams.clear();
         self.instance.barrier(|barrier| barrier.closed(self.id));
         self.instance.wake_all();
+        (self.state != TaskState::Failed).then_some(self.stores)
     }
 }

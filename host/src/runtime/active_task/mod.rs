@@ -92,9 +92,27 @@ impl ActiveTask {
         let Some(part) = instance.plan.subtopologies.get(id.subtopology as usize) else {
             return Err(format!("the topology has no sub-topology {}", id.subtopology));
         };
+        if !open.missing.is_empty() {
+            return Err(format!(
+                "the group has not given {} to this instance, which has the task's other partitions: do all instances run \
+                 the same topology?",
+                open.missing.join(", ")
+            ));
+        }
         let specs = instance.store_specs(part);
-        let stores = instance.folder.open(id, &specs).map_err(|error| crate::runtime::chain(&error))?;
-        let checkpoint = stores.checkpoint();
+        let stores = match open.stores {
+            Some(stores) => stores,
+            None => instance.folder.open(id, &specs).map_err(|error| crate::runtime::chain(&error))?,
+        };
+        let mut checkpoint = stores.checkpoint();
+        if checkpoint.is_foreign(id.partition) {
+            tracing::warn!(task = %id, "the task's folder holds the state of another partition: it is read anew");
+            checkpoint = Checkpoint::default();
+            for index in 0..specs.len() {
+                let index = StoreIndex(u16::try_from(index).unwrap_or(u16::MAX));
+                stores.clear(index).map_err(|error| crate::runtime::chain(&error))?;
+            }
+        }
 
         let mut starts = vec![0; part.sources.len()];
         let mut streams = Vec::new();
@@ -102,6 +120,12 @@ impl ActiveTask {
         let mut generation = checkpoint.generation;
         let uncommitted = open.streams.iter().all(|stream| stream.committed.is_none());
         for stream in open.streams {
+            if let Err(error) = instance.topics.check_input(&stream.partition, &checkpoint, stream.metadata.as_ref()) {
+                let reason = crate::runtime::chain(&error);
+                instance.shared.fail(error);
+                return Err(reason);
+            }
+            instance.topics.note(&stream.partition, &mut checkpoint);
             // The group's offset decides. The store's copy replaces one that has expired, and checks the other.
             let stored = checkpoint.streams.get(&stream.partition).copied();
             let at = match (stream.committed, stored) {

@@ -15,7 +15,7 @@ use crate::task::CommitMetadata;
 
 use super::active_task::{ActiveTask, Turn};
 use super::committer::{Attempt, Committer};
-use super::edge::{Place, Plugins};
+use super::edge::{Place, Plugins, Stores};
 use super::event::{Event, Mailbox, OpenTask, Opened};
 use super::instance::Instance;
 use super::metered::Metered;
@@ -182,8 +182,7 @@ impl StreamThread {
                 }
             }
             Event::Close { lost, done } => {
-                self.close_all(lost);
-                let _gone = done.send(());
+                let _late = done.send(self.close_all(lost));
             }
             Event::LogRange { task, partition, asked, range } => {
                 if let Some(task) = self.tasks.get_mut(&task) {
@@ -216,8 +215,8 @@ impl StreamThread {
         }
     }
 
-    /// Commits, unless the partitions are lost, and closes all tasks.
-    fn close_all(&mut self, lost: bool) {
+    /// Commits, unless the partitions are lost, and closes all tasks. Returns their stores.
+    fn close_all(&mut self, lost: bool) -> Vec<(TaskId, Arc<dyn Stores>)> {
         let now = self.instance.now();
         if !lost && self.unresolved.is_none() && self.committer.is_ready() {
             self.commit(now);
@@ -226,13 +225,13 @@ impl StreamThread {
             // What is open belongs to tasks that are gone.
             self.committer.disconnect();
         }
-        for (_, task) in std::mem::take(&mut self.tasks) {
-            task.close(now);
-        }
+        let stores = std::mem::take(&mut self.tasks);
+        let stores = stores.into_iter().filter_map(|(id, task)| Some((id, task.close(now)?))).collect();
         self.seek.clear();
         self.group = None;
         self.unopened.clear();
         self.publish(now);
+        stores
     }
 
     /// Whether tasks may go on: a producer works, the last commit's outcome is known, and streams are where they must be.

@@ -77,6 +77,7 @@ commit_interval = 100
 time = "versioned"
 offset_reset = "none"
 max_task_idle = "2 h"
+on_stop = "wait"
 threds = 2
 "#,
         r#"
@@ -86,7 +87,8 @@ weir.toml:5:19: app.commit_interval is 100; write a duration from 1 ms to 30 s, 
 weir.toml:6:8: app.time is "versioned", which this version does not support; write "latest" or "timestamp"
 weir.toml:7:16: app.offset_reset is "none"; write "earliest" or "latest"
 weir.toml:8:17: app.max_task_idle is "2 h"; write a duration from 0 ms to 1 h, such as "1 s" (ms, s, min, h, d)
-weir.toml:9:1: unknown key threds in [app]; did you mean threads?
+weir.toml:9:11: app.on_stop is "wait"; write "leave" or "stay"
+weir.toml:10:1: unknown key threds in [app]; did you mean threads?
 "#,
     );
     check(
@@ -129,12 +131,14 @@ fn state_options() {
 [state]
 dir = 5
 memory = "1 MiB"
+cleanup_delay = "0 ms"
 cache = 1
 "#,
         r#"
 weir.toml:2:7: state.dir is 5; write a string, such as dir = "state"
 weir.toml:3:10: state.memory is "1 MiB"; write a size from 64 MiB to 65536 GiB, such as "512 MiB" (B, KiB, MiB, GiB)
-weir.toml:4:1: unknown key cache in [state]; there are dir and memory
+weir.toml:4:17: state.cleanup_delay is "0 ms"; write a duration from 1 s to 365 d, such as "10 min" (ms, s, min, h, d)
+weir.toml:5:1: unknown key cache in [state]; there are dir, memory and cleanup_delay
 "#,
     );
 }
