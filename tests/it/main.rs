@@ -14,6 +14,7 @@ mod membership;
 mod orders;
 mod projekt;
 mod rebalance;
+mod recreated;
 mod registry;
 mod rewind;
 mod swap;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::{topics, wait};
@@ -52,6 +52,14 @@ pub fn committed(bootstrap: &str, group: &str, topic: &str, partition: i32) -> R
     let committed = consumer.committed_offsets(list, QUESTION)?;
     let offset = committed.find_partition(topic, partition).map(|found| found.offset());
     Ok(offset.and_then(|offset| offset.to_raw()).filter(|offset| *offset >= 0))
+}
+
+/// Sets the offset of a partition for a group without members, as an operator does.
+pub fn commit(bootstrap: &str, group: &str, topic: &str, partition: i32, offset: i64) -> Result<()> {
+    let consumer: BaseConsumer = topics::client(bootstrap).set("group.id", group).create()?;
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(offset))?;
+    wait::until("the group's new offset", PATIENCE, || Ok(consumer.commit(&list, CommitMode::Sync)?))
 }
 
 /// All partitions of topics.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -97,6 +97,41 @@ pub fn create(bootstrap: &str, topics: &[NewTopicSpec<'_>]) -> Result<()> {
             let ask = || Ok(consumer.fetch_watermarks(name, partition, Duration::from_secs(5))?);
             until(&format!("{name}-{partition}"), PATIENCE, ask)?;
         }
+    }
+    Ok(())
+}
+
+/// Deletes a topic, and waits until it is gone.
+pub fn delete(bootstrap: &str, topic: &str) -> Result<()> {
+    let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
+    let options = AdminOptions::new().operation_timeout(Some(ATTEMPT)).request_timeout(Some(ATTEMPT));
+    for result in block_on(admin.delete_topics(&[topic], &options))? {
+        result.map_err(|(topic, code)| anyhow::anyhow!("delete topic '{topic}': {code}"))?;
+    }
+    let consumer: BaseConsumer = client(bootstrap).create()?;
+    until(&format!("the end of {topic}"), PATIENCE, || {
+        let metadata = consumer.fetch_metadata(Some(topic), ATTEMPT)?;
+        let gone = metadata.topics().iter().all(|found| found.name() != topic || found.error().is_some());
+        anyhow::ensure!(gone, "it is still there");
+        Ok(())
+    })
+}
+
+/// Raises a topic's partition count.
+pub fn add_partitions(bootstrap: &str, topic: &str, count: usize) -> Result<()> {
+    let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
+    let options = AdminOptions::new().operation_timeout(Some(ATTEMPT)).request_timeout(Some(ATTEMPT));
+    for result in block_on(admin.create_partitions(&[NewPartitions::new(topic, count)], &options))? {
+        result.map_err(|(topic, code)| anyhow::anyhow!("more partitions for '{topic}': {code}"))?;
+    }
+    Ok(())
+}
+
+/// Deletes a group that has no members, with all that it has committed.
+pub fn delete_group(bootstrap: &str, group: &str) -> Result<()> {
+    let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
+    for result in block_on(admin.delete_groups(&[group], &AdminOptions::new()))? {
+        result.map_err(|(group, code)| anyhow::anyhow!("delete group '{group}': {code}"))?;
     }
     Ok(())
 }

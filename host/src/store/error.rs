@@ -73,6 +73,16 @@ pub enum Error {
         /// What RocksDB said.
         source: rocksdb::Error,
     },
+    /// RocksDB finds that its files are not what it wrote.
+    #[error(
+        "the state in {} is damaged, which is the disk's doing or somebody's; delete that folder to restore its contents from Kafka", dir.display()
+    )]
+    Corrupt {
+        /// The database's folder.
+        dir: PathBuf,
+        /// What RocksDB said.
+        source: rocksdb::Error,
+    },
     /// The database is still open elsewhere in this process, longer than any reader should hold it.
     #[error("the state in {} is still open elsewhere after {waited_ms} ms", dir.display())]
     InUse {
@@ -120,9 +130,12 @@ impl Error {
         move |source| Self::Folder { action, path: path.to_path_buf(), source }
     }
 
-    /// A function that makes a [`Error::Disk`] of RocksDB's error.
+    /// A function that makes a [`Error::Disk`] or a [`Error::Corrupt`] of RocksDB's error.
     pub(super) fn disk(action: &'static str, dir: &Path) -> impl FnOnce(rocksdb::Error) -> Self {
-        move |source| Self::Disk { action, dir: dir.to_path_buf(), source }
+        move |source| match source.kind() {
+            rocksdb::ErrorKind::Corruption => Self::Corrupt { dir: dir.to_path_buf(), source },
+            _ => Self::Disk { action, dir: dir.to_path_buf(), source },
+        }
     }
 
     /// As nodes see it: with everything that lies behind it in the text.
