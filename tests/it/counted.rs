@@ -134,11 +134,6 @@ impl Counted {
         topics::produce(&self.bootstrap(), TABLE, &rows)
     }
 
-    /// Records written to the streams so far.
-    pub(crate) fn fed(&self) -> u64 {
-        self.fed.values().sum()
-    }
-
     /// Waits until all is processed and committed.
     pub(crate) fn wait_caught_up(&self, host: &Host) -> Result<()> {
         group::wait_caught_up(&self.bootstrap(), APP, &STREAMS, TIMEOUT).with_context(|| host.log())

@@ -116,8 +116,10 @@ fn a_clean_stop_leaves_or_stays_as_asked() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let mut counted = Counted::start(dir.path(), "")?;
     let states = ["a", "b"].map(|name| dir.path().join(name));
-    let start =
-        |state: usize, on_stop: &str| Host::start(&setup(&counted, &states[state])?.set("app.on_stop", on_stop));
+    let start = |state: usize, on_stop: &str| {
+        let setup = setup(&counted, &states[state])?.set("kafka.session.timeout.ms", SHORT_SESSION);
+        Host::start(&setup.set("app.on_stop", on_stop))
+    };
     let (all, half) = (PARTITIONS as usize, PARTITIONS as usize / 2);
     let b = start(1, "leave")?;
     wait_tasks(&b, all)?;
