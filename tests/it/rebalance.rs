@@ -5,9 +5,12 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use weir::kafka::{ClientSettings, TransactionalProducer};
+use weir::model::Record;
 use weir_tests::host::TIMEOUT;
 use weir_tests::{Broker, Host, topics, wait};
 
+use crate::counted::{self, Counted, PARTITIONS, TABLE, restores};
 use crate::crash::{IMPATIENT, setup, wait_under_way};
 use crate::grown::{self, Grown};
 use crate::projekt::{create_topics, wait_caught_up};
@@ -138,4 +141,66 @@ fn a_process_that_slept_through_its_session_commits_nothing() -> Result<()> {
     grown::assert_chain(&broker).with_context(|| sleeper.log())?;
     ensure!(sleeper.terminate()?.success(), "{}", sleeper.log());
     Ok(())
+}
+
+/// A restore that a rebalance interrupts goes on where it was, although it has never been at its end: a transaction that is open at
+/// the table's end keeps it waiting there.
+#[test]
+fn a_restore_goes_on_where_a_rebalance_has_interrupted_it() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut counted = Counted::start(dir.path(), "")?;
+    counted.write_rows(20)?;
+    counted.feed("in", 2)?;
+    let rows: Vec<i64> =
+        (0..PARTITIONS).map(|partition| topics::end(&counted.bootstrap(), TABLE, partition)).collect::<Result<_>>()?;
+    let open = open_transaction(&counted)?;
+
+    let states = ["a", "b"].map(|name| dir.path().join(name));
+    let a = Host::start(&counted.setup(&states[0])?)?;
+    let waits_at_its_rows = |tasks: usize, began: &dyn Fn(i64, i64) -> bool| {
+        a.wait_status("restores that wait for the transaction", |status| {
+            let found = restores(status, TABLE);
+            ensure!(found.len() == tasks, "{} restores: {status}", found.len());
+            for restore in &found {
+                let partition = usize::try_from(restore["partition"].as_u64().context("partition")?)?;
+                let (position, start) = (restore["position"].as_i64(), restore["start"].as_i64().context("start")?);
+                ensure!(position == Some(rows[partition]) && restore["done"] == false, "{restore}");
+                ensure!(began(start, rows[partition]), "began at {start}: {restore}");
+            }
+            Ok(())
+        })
+    };
+    waits_at_its_rows(4, &|start, _| start == 0)?;
+    let b = Host::start(&counted.setup(&states[1])?)?;
+    waits_at_its_rows(2, &|start, rows| start == rows)?;
+
+    open.abort(TIMEOUT)?;
+    for host in [&a, &b] {
+        counted::wait_tasks(host, 2)?;
+    }
+    counted.wait_caught_up(&a)?;
+    counted.assert_counts()
+}
+
+/// A transaction that has written to every partition of the table and is open.
+fn open_transaction(counted: &Counted) -> Result<TransactionalProducer> {
+    let properties = [
+        ("bootstrap.servers".to_owned(), counted.bootstrap()),
+        ("transaction.timeout.ms".to_owned(), "600000".to_owned()),
+    ];
+    let producer = TransactionalProducer::new(&ClientSettings::new("writer", properties.into()), "writer")?;
+    producer.init(TIMEOUT)?;
+    producer.begin()?;
+    for partition in 0..PARTITIONS {
+        let record = Record {
+            key: Some("unfinished".into()),
+            value: Some("row".into()),
+            timestamp: 1,
+            offset: 0,
+            headers: Vec::new(),
+        };
+        producer.send(TABLE, Some(partition), &record, None)?;
+    }
+    producer.flush(TIMEOUT)?;
+    Ok(producer)
 }
