@@ -5,12 +5,14 @@
 mod counted;
 mod crash;
 mod demo;
+mod disk_full;
 mod doesnt_swap;
 mod faults;
 mod grown;
 mod kafka;
 mod load;
 mod membership;
+mod memory;
 mod orders;
 mod projekt;
 mod rebalance;

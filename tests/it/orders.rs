@@ -339,14 +339,6 @@ fn a_table_that_does_not_fit_its_memory_ends_with_the_numbers() -> Result<()> {
     Ok(())
 }
 
-/// The most memory that a process had, in MiB.
-fn peak(host: &Host) -> Result<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", host.pid()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
-    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse()?;
-    Ok(kib / 1024)
-}
-
 #[test]
 fn a_large_table_takes_the_memory_it_was_given_and_little_more() -> Result<()> {
     let dir = tempfile::tempdir()?;
@@ -363,7 +355,7 @@ fn a_large_table_takes_the_memory_it_was_given_and_little_more() -> Result<()> {
     let host = Host::start(&setup(&broker, &large).set("global_tables.orders.max_memory", "64 MiB"))?;
     wait_ready(&host)?;
     ensure!(ask(&host, &key(39_999))? == (200, status));
-    let (least, most) = (peak(&empty)?, peak(&host)?);
+    let (least, most) = (empty.peak_memory()? >> 20, host.peak_memory()? >> 20);
     ensure!(most < least + 64 + 64, "{most} MiB with a table of 64 MiB at most, {least} MiB without");
     Ok(())
 }

@@ -96,7 +96,12 @@ pub struct Host {
 impl Host {
     /// Starts the program; returns once it answers `/livez`.
     pub fn start(setup: &Setup<'_>) -> Result<Self> {
-        let mut host = Self::spawn(setup)?;
+        Self::start_through(setup, &[])
+    }
+
+    /// The same through a command that ends by executing its arguments.
+    pub fn start_through(setup: &Setup<'_>, through: &[String]) -> Result<Self> {
+        let mut host = Self::spawn_through(setup, through)?;
         wait::until("/livez", TIMEOUT, || {
             if let Some(status) = host.child.try_wait()? {
                 // Nothing to wait for any more.
@@ -109,10 +114,22 @@ impl Host {
 
     /// Starts the program, and waits for nothing.
     pub fn spawn(setup: &Setup<'_>) -> Result<Self> {
+        Self::spawn_through(setup, &[])
+    }
+
+    /// The same through a command.
+    fn spawn_through(setup: &Setup<'_>, through: &[String]) -> Result<Self> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let log = setup.state.with_extension("log");
         let file = File::options().create(true).append(true).open(&log)?;
-        let mut command = Command::new(program()?);
+        let mut command = match through {
+            [] => Command::new(program()?),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program()?);
+                command
+            }
+        };
         command.arg("run").arg(&setup.topology);
         command.args(["--set", &format!("kafka.bootstrap.servers={}", setup.bootstrap)]);
         command.args(["--set", &format!("state.dir={}", setup.state.display())]);
@@ -132,6 +149,13 @@ impl Host {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The most memory that it had so far, in bytes.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("no VmHWM")?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? * 1024)
     }
 
     /// Status code and body of a GET, whatever the status.

@@ -1,5 +1,6 @@
 //! `weir check`: what a topology file would run, or all that is wrong with it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -44,6 +45,8 @@ pub(super) fn run(args: &CheckArgs, context: &Context) -> anyhow::Result<()> {
         return Err(Problems(missing).into());
     }
     let plan = Plan::resolve(&topology);
+    // With the least partitions: what is too little now is too little in any case.
+    plan::MemoryPlan::divide(&plan, &topology, &BTreeMap::new())?;
     match context.output {
         Output::Table => Ok(print(&plan::describe(&plan, &topology, None))?),
         Output::Json => print_json(&plan::describe_json(&plan, &topology, None)),

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::{Output, client, demo, wait};
 use crate::config::Problems;
+use crate::plan::TooLittleMemory;
 use crate::telemetry::logging;
 use crate::{http, kafka, registry, runtime, store};
 
@@ -68,7 +69,7 @@ fn of(error: &anyhow::Error) -> Exit {
 
 /// What one link of a chain says.
 fn of_link(error: &(dyn std::error::Error + 'static)) -> Option<Exit> {
-    if error.is::<Problems>() || error.is::<logging::Error>() {
+    if error.is::<Problems>() || error.is::<logging::Error>() || error.is::<TooLittleMemory>() {
         return Some(Exit::Config);
     }
     if error.is::<wait::NotReady>() {
@@ -114,6 +115,7 @@ fn of_runtime(error: &runtime::Error) -> Option<Exit> {
     match error {
         Error::MissingTopics { .. }
         | Error::Copartition(_)
+        | Error::Memory(_)
         | Error::PartitionCount { .. }
         | Error::RecreatedInput { .. }
         | Error::Fenced { .. }
@@ -137,7 +139,7 @@ fn of_kafka(error: &kafka::Error) -> Option<Exit> {
 fn of_store(error: &store::Error) -> Option<Exit> {
     use store::Error;
     match error {
-        Error::Locked { .. } | Error::InUse { .. } => Some(Exit::NotReady),
+        Error::Locked { .. } | Error::InUse { .. } | Error::DiskFull { .. } => Some(Exit::NotReady),
         Error::Folder { source, .. }
             if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
         {
@@ -152,6 +154,7 @@ fn of_store(error: &store::Error) -> Option<Exit> {
 fn of_registry(error: &registry::Error) -> Option<Exit> {
     use registry::Error;
     match error {
+        Error::File { source, .. } if source.kind() == io::ErrorKind::StorageFull => Some(Exit::NotReady),
         Error::Refused { .. } | Error::File { .. } => Some(Exit::Config),
         error if error.is_retriable() => Some(Exit::Unavailable),
         _ => None,

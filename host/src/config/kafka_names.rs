@@ -46,7 +46,7 @@ const GROUP: &str = "tasks need the same partitions of all their topics";
 const DELIVERY: &str = "a commit needs to know that everything before it arrived, once and in order";
 
 /// Names that Weir owns, why, and what to do.
-const OWNED: [(&str, &str, &str); 21] = [
+const OWNED: [(&str, &str, &str); 26] = [
     ("group.id", "the consumer group is app.id", "remove it, or change app.id"),
     ("group.instance.id", "it follows from the instance's state folder", REMOVE),
     ("group.protocol", GROUP, REMOVE),
@@ -72,6 +72,11 @@ const OWNED: [(&str, &str, &str); 21] = [
     ("allow.auto.create.topics", "a mistyped topic must be an error, not a new topic", REMOVE),
     ("queued.max.messages.kbytes", QUEUES, "set state.memory"),
     ("queued.min.messages", QUEUES, "set state.memory"),
+    ("fetch.max.bytes", QUEUES, "set state.memory"),
+    ("fetch.message.max.bytes", QUEUES, "set state.memory"),
+    ("max.partition.fetch.bytes", QUEUES, "set state.memory"),
+    ("queue.buffering.max.kbytes", QUEUES, "set state.memory"),
+    ("queue.buffering.max.messages", QUEUES, "set state.memory"),
 ];
 
 /// What replaces a serializer.
@@ -121,7 +126,7 @@ const FOREIGN: [(&str, &str); 42] = [
     ("num.standby.replicas", "remove it: this version has no standbys"),
     ("replication.factor", "remove it: internal topics get the broker's default.replication.factor"),
     ("max.poll.records", "remove it: batches are limited by bytes"),
-    ("buffer.memory", "write \"queue.buffering.max.kbytes\""),
+    ("buffer.memory", "set state.memory"),
     ("max.request.size", "write \"message.max.bytes\""),
     ("max.block.ms", "write \"message.timeout.ms\""),
     ("default.api.timeout.ms", "write \"socket.timeout.ms\""),

@@ -14,7 +14,7 @@ pub struct PluginOptions {
     pub file: PathBuf,
     /// Where `file` stands.
     pub(crate) file_place: Place,
-    /// `memory`: most linear memory of one instance. Default 64 MiB.
+    /// `memory`: most linear memory of one instance. Default 64 MiB, or an eighth of `state.memory` where that is less.
     pub memory: ByteSize,
     /// `call_timeout`: most CPU time of a call, for its first record; the host adds a share for each other. Default 100 ms.
     pub call_timeout: Duration,
@@ -32,8 +32,8 @@ impl PluginOptions {
     /// Longest `call_timeout`: a stalled thread must not look dead to the group (`max.poll.interval.ms` is 5 min).
     const MAX_CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-    /// The section's options, and the plugin's name.
-    pub(crate) fn read(name: &At<String>, mut section: Section<'_>) -> (String, Self) {
+    /// The section's options, and the plugin's name. `all`: the memory of the process.
+    pub(crate) fn read(name: &At<String>, mut section: Section<'_>, all: ByteSize) -> (String, Self) {
         let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if name.value.is_empty() || name.value.len() > 100 || !name.value.chars().all(legal) {
             let remedy =
@@ -47,7 +47,7 @@ impl PluginOptions {
         let options = Self {
             file: section.report.origins.resolve(&file),
             file_place: file.place,
-            memory: memory.unwrap_or(Self::MEMORY),
+            memory: memory.unwrap_or(Self::MEMORY.min(ByteSize(all.0 / 8))),
             call_timeout: call_timeout.unwrap_or(Self::CALL_TIMEOUT),
             config: read_config(&mut section),
         };

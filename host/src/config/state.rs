@@ -11,7 +11,8 @@ use super::{At, ByteSize, Place};
 pub struct StateOptions {
     /// `dir`: the folder of the stores, relative to the topology file. Default `state`.
     pub dir: PathBuf,
-    /// `memory`: everything: caches, write buffers, overlays, queues, memory stores, plugins. Default 512 MiB.
+    /// `memory`: everything: caches, write buffers, overlays, queues, memory stores, plugins, and headroom for the rest. Divided by
+    /// `plan::MemoryPlan`, which refuses less than all parts need. Default 512 MiB.
     pub memory: ByteSize,
     /// `cleanup_delay`: how long the state of a task that has moved to another instance is kept for its return (as Kafka
     /// Streams' `state.cleanup.delay.ms`). Default 10 min.

@@ -35,7 +35,7 @@ pub use native::TopicDescription;
 pub use output_producer::OutputProducer;
 pub use partition_queue::{PartitionQueue, Polled, Waker};
 pub use partitioner::{murmur2, partition_for_key};
-pub use settings::ClientSettings;
+pub use settings::{ClientSettings, QueueLimits};
 pub use source_consumer::{Committed, GroupMetadata, RebalanceListener, SourceConsumer};
 pub use table_reader::TableReader;
 pub use topic_admin::{NewTopic, TopicAdmin};

@@ -34,9 +34,32 @@ const CONSUMER_DEFAULTS: &[(&str, &str, &[&str])] = &[
 const PRODUCER_DEFAULTS: &[(&str, &str, &[&str])] = &[
     // A commit waits for it at most once; enough for full batches under load.
     ("linger.ms", "5", &["queue.buffering.max.ms"]),
-    // 1 GiB otherwise.
-    ("queue.buffering.max.kbytes", "65536", &[]),
 ];
+
+/// Bytes that librdkafka keeps for each message in a queue, besides the message's own.
+const MESSAGE_OVERHEAD: usize = 256;
+/// A queue holds so many messages however small its share: fetching one by one would be slow.
+const LEAST_MESSAGES: usize = 256;
+/// Most messages in a queue (librdkafka's own default).
+const MOST_MESSAGES: usize = 100_000;
+
+/// What clients may hold in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// What a partition's queue may hold before fetching it pauses. One fetch of as many bytes may come on top, or one batch as its
+    /// producer made it, if that is larger.
+    pub partition: usize,
+    /// What one answer to a fetch may hold, over all partitions: it is kept whole as long as one of its records is in a queue.
+    pub answer: usize,
+    /// What a producer's queue may hold before sending waits.
+    pub producer: usize,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self { partition: 1 << 20, answer: 8 << 20, producer: 16 << 20 }
+    }
+}
 
 /// Settings of all Kafka clients of an instance.
 #[derive(Clone)]
@@ -45,20 +68,19 @@ pub struct ClientSettings {
     app_id: String,
     /// librdkafka's properties as the user sets them.
     properties: BTreeMap<String, String>,
-    /// What a partition's queue may hold before fetching it pauses.
-    queue_bytes: usize,
+    /// What clients may hold.
+    limits: QueueLimits,
 }
 
 impl ClientSettings {
     /// Settings of the application `app_id`, with librdkafka's `properties` (bootstrap.servers, security, …).
     pub fn new(app_id: &str, properties: BTreeMap<String, String>) -> Self {
-        Self { app_id: app_id.to_owned(), properties, queue_bytes: 1 << 20 }
+        Self { app_id: app_id.to_owned(), properties, limits: QueueLimits::default() }
     }
 
-    /// The bytes that each partition's queue may hold before fetching it pauses (1 MiB otherwise). One fetch of as many
-    /// bytes may come on top.
-    pub fn with_queue_bytes(mut self, bytes: usize) -> Self {
-        self.queue_bytes = bytes;
+    /// With these bounds of what clients may hold.
+    pub fn with_queue_limits(mut self, limits: QueueLimits) -> Self {
+        self.limits = limits;
         self
     }
 
@@ -140,16 +162,23 @@ impl ClientSettings {
             .set("isolation.level", "read_committed")
             .set("enable.partition.eof", "true")
             .set("allow.auto.create.topics", "false")
-            .set("queued.max.messages.kbytes", self.queue_bytes.div_ceil(1000).max(1).to_string());
-        let fetch = self.queue_bytes.clamp(1, 1 << 30).to_string();
-        set_default(&mut config, "fetch.message.max.bytes", &fetch, &["max.partition.fetch.bytes"]);
+            .set("queued.max.messages.kbytes", self.limits.partition.div_ceil(1000).max(1).to_string())
+            .set("queued.min.messages", messages(self.limits.partition).to_string())
+            .set("fetch.message.max.bytes", self.limits.partition.clamp(1, 1 << 30).to_string());
+        // librdkafka refuses less than its largest message.
+        let largest = config.get("message.max.bytes").and_then(|bytes| bytes.parse().ok()).unwrap_or(1_000_000);
+        config.set("fetch.max.bytes", self.limits.answer.max(largest).to_string());
         config
     }
 
     /// An idempotent producer that partitions as Java does.
     fn producer(&self, role: &str) -> ClientConfig {
         let mut config = self.base(role, PRODUCER_DEFAULTS);
-        config.set("enable.idempotence", "true").set("partitioner", "murmur2_random");
+        config
+            .set("enable.idempotence", "true")
+            .set("partitioner", "murmur2_random")
+            .set("queue.buffering.max.kbytes", (self.limits.producer / 1024).max(1).to_string());
+        set_default(&mut config, "queue.buffering.max.messages", &messages(self.limits.producer).to_string(), &[]);
         config
     }
 
@@ -165,6 +194,11 @@ impl ClientSettings {
         config.set_log_level(if debug { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info });
         config
     }
+}
+
+/// Messages in a queue of so many bytes whose overhead takes no more than as many again.
+fn messages(bytes: usize) -> usize {
+    (bytes / MESSAGE_OVERHEAD).clamp(LEAST_MESSAGES, MOST_MESSAGES)
 }
 
 /// Sets `key` unless the user has, by this name or one of the `others`.
@@ -206,18 +240,28 @@ mod tests {
     fn defaults_give_way_to_the_user_by_any_name() {
         assert_eq!(settings(&[]).output_producer().get("linger.ms"), Some("5"));
         assert_eq!(settings(&[("linger.ms", "50")]).output_producer().get("linger.ms"), Some("50"));
-        let aliased = settings(&[("queue.buffering.max.ms", "50"), ("max.partition.fetch.bytes", "4096")]);
+        let aliased = settings(&[("queue.buffering.max.ms", "50")]);
         assert_eq!(aliased.output_producer().get("linger.ms"), None);
         assert_eq!(aliased.log_producer().get("linger.ms"), Some("0"));
-        assert_eq!(aliased.table_reader().get("fetch.message.max.bytes"), None);
         assert_eq!(settings(&[("client.id", "mine")]).table_reader().get("client.id"), Some("mine"));
     }
 
     #[test]
-    fn queue_bytes_limit_queue_and_fetch() {
-        let config = settings(&[]).with_queue_bytes(64 << 10).table_reader();
+    fn memory_limits_queues_fetches_and_what_is_to_be_sent() {
+        let limits = QueueLimits { partition: 64 << 10, answer: 2 << 20, producer: 3 << 20 };
+        let settings = |properties| settings(properties).with_queue_limits(limits);
+        let config = settings(&[]).table_reader();
         assert_eq!(config.get("queued.max.messages.kbytes"), Some("66"));
+        assert_eq!(config.get("queued.min.messages"), Some("256"));
         assert_eq!(config.get("fetch.message.max.bytes"), Some("65536"));
+        assert_eq!(config.get("fetch.max.bytes"), Some("2097152"));
+        let large = settings(&[("message.max.bytes", "5000000")]);
+        assert_eq!(large.source_consumer(None).get("fetch.max.bytes"), Some("5000000"));
+        large.check().unwrap();
+        let producer = settings(&[]).transactional_producer("id");
+        assert_eq!(producer.get("queue.buffering.max.kbytes"), Some("3072"));
+        assert_eq!(producer.get("queue.buffering.max.messages"), Some("12288"));
+        settings(&[]).check().unwrap();
     }
 
     #[test]

@@ -157,6 +157,28 @@ pub struct StoreStatus {
     pub exact: bool,
 }
 
+/// Memory of the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// `state.memory`: what all of it may take; 0 while the instance starts.
+    pub limit: u64,
+    /// What the process takes now, as the system sees it; absent where it doesn't tell.
+    pub resident: Option<u64>,
+    /// The parts that count what they take.
+    pub parts: Vec<MemoryPartStatus>,
+}
+
+/// A part of the memory of the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryPartStatus {
+    /// `stores`, `memory-stores`, `overlays` (uncommitted state), `queues` (fetched records in tasks) or `plugins`.
+    pub part: String,
+    /// Bytes that it takes now.
+    pub used: u64,
+    /// Bytes that it may take.
+    pub limit: u64,
+}
+
 /// One condition of readiness.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
@@ -191,4 +213,7 @@ pub struct InstanceStatus {
     pub plugins: Vec<PluginStatus>,
     /// Stores.
     pub stores: Vec<StoreStatus>,
+    /// Memory.
+    #[serde(default)]
+    pub memory: MemoryStatus,
 }

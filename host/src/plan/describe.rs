@@ -6,7 +6,7 @@ use std::fmt::{self, Display};
 use crate::topology::Topology;
 
 use super::description::{Description, Function, Kind, Node, Part};
-use super::{FunctionKind, OnError, Plan};
+use super::{FunctionKind, MemoryPart, OnError, Plan};
 
 /// `plan`, which is that of `topology`, as text for people. With `counts`, the partitions of each topic, it says how many
 /// tasks there are.
@@ -66,10 +66,12 @@ impl Display for Description {
             (topic.name.clone(), partitions + &config)
         });
         section(f, "\ntopics that Weir makes", "", topics)?;
-        match &self.dead_letters {
-            Some(topic) => writeln!(f, "\ndead letters: topic {topic}"),
-            None => Ok(()),
+        if let Some(topic) = &self.dead_letters {
+            writeln!(f, "\ndead letters: topic {topic}")?;
         }
+        let assumed = if self.memory.partitions_unknown { ", as if each topic had one partition" } else { "" };
+        let heading = format!("\nmemory: {} in all{assumed}", self.memory.total);
+        section(f, &heading, "", self.memory.parts.iter().map(|part| (part.part.to_owned(), memory_line(part))))
     }
 }
 
@@ -135,6 +137,11 @@ fn name(used: &Function) -> String {
         OnError::Fail => format!("{}.{}", used.plugin, used.function),
         other => format!("{}.{} (on error: {other})", used.plugin, used.function),
     }
+}
+
+/// How much a part may take, and of what.
+fn memory_line(part: &MemoryPart) -> String {
+    format!("{:4} MiB  {}", part.memory.0 >> 20, part.of)
 }
 
 /// A function below its plugin.

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::config::{Guarantee, OnStop, Readable};
+use crate::config::{ByteSize, Guarantee, OnStop, Readable};
 use crate::model::{FunctionIndex, StoreIndex};
 use crate::topology::Topology;
 
 use super::{
-    BarrierScope, CopartitionProblem, Emit, FunctionKind, FunctionUse, GlobalTablePlan, JoinTable, NodeInput, NodeKind,
-    NodePlan, OnError, OnTimeout, Plan, SourceKind, StoreOrigin, SubtopologyPlan, TimePolicy, internal_topics,
-    registry_topic,
+    BarrierScope, CopartitionProblem, Emit, FunctionKind, FunctionUse, GlobalTablePlan, JoinTable, MemoryPart,
+    MemoryPlan, NodeInput, NodeKind, NodePlan, OnError, OnTimeout, Plan, SourceKind, StoreOrigin, SubtopologyPlan,
+    TimePolicy, internal_topics, registry_topic,
 };
 
 /// A whole topology.
@@ -47,6 +47,19 @@ pub(super) struct Description {
     pub(super) internal_topics: Vec<Internal>,
     /// Topic of dead letters.
     pub(super) dead_letters: Option<String>,
+    /// How memory is divided.
+    pub(super) memory: Memory,
+}
+
+/// How memory is divided.
+#[derive(Debug, Serialize)]
+pub(super) struct Memory {
+    /// `state.memory`.
+    pub(super) total: ByteSize,
+    /// Whether each topic was taken to have one partition, since nobody has asked the broker.
+    pub(super) partitions_unknown: bool,
+    /// The parts, which make up the whole; none if it is too little.
+    pub(super) parts: Vec<MemoryPart>,
 }
 
 /// The barrier.
@@ -253,7 +266,19 @@ impl Description {
             }),
             internal_topics: internal(plan, topology, counts),
             dead_letters: plan.dead_letters.clone(),
+            memory: memory(plan, topology, counts),
         }
+    }
+}
+
+/// How the memory of `topology` is divided.
+fn memory(plan: &Plan, topology: &Topology, counts: Counts<'_>) -> Memory {
+    let assumed = BTreeMap::new();
+    let divided = MemoryPlan::divide(plan, topology, counts.0.unwrap_or(&assumed));
+    Memory {
+        total: topology.state.memory,
+        partitions_unknown: counts.0.is_none(),
+        parts: divided.map(|divided| divided.parts()).unwrap_or_default(),
     }
 }
 

@@ -5,6 +5,7 @@
 mod copartition;
 mod describe;
 mod description;
+mod memory;
 mod resolve;
 mod tasks;
 mod topics;
@@ -20,6 +21,7 @@ use crate::model::{FunctionIndex, StoreIndex};
 
 pub use copartition::{CopartitionProblem, CopartitionProblems};
 pub use describe::{describe, describe_json};
+pub use memory::{MemoryPart, MemoryPlan, TooLittleMemory, VIEW_INSTANCES};
 pub use tasks::tasks;
 pub use topics::{InternalTopic, internal_topics, registry_topic};
 

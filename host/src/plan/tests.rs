@@ -71,6 +71,14 @@ fn the_project_aggregate() {
     topics that Weir makes
       projekt-projekt-store-changelog  8 partitions, cleanup.policy=compact, message.timestamp.type=CreateTime
       projekt-plugins                  1 partition, cleanup.policy=compact, message.timestamp.type=CreateTime
+
+    memory: 512 MiB in all
+      stores              103 MiB  cache, indexes, write buffers and compactions of 8 databases
+      uncommitted state    88 MiB  8 threads of 3782 KiB in up to 3 copies
+      fetched records      56 MiB  3 queues of 237 KiB for 72 partitions, 2 fetches of 3105 KiB
+      records to send      35 MiB  8 producers of 4554 KiB
+      plugins             100 MiB  10 instances of 4129 KiB, 59 MiB more for one at a time
+      headroom            128 MiB  code, stacks, compiled plugins, what the allocator holds back
     ");
     let tasks = tasks(&plan, &counts).unwrap();
     assert_eq!(tasks, (0..8).map(|partition| TaskId { subtopology: 0, partition }).collect::<Vec<_>>());
@@ -113,6 +121,13 @@ fn the_order_status_service() {
 
     topics that Weir makes
       order-status-plugins  1 partition, cleanup.policy=compact, message.timestamp.type=CreateTime
+
+    memory: 512 MiB in all, as if each topic had one partition
+      stores             59 MiB  cache, indexes, write buffers and compactions of 1 database
+      fetched records     6 MiB  3 queues of 1024 KiB for 1 partition, 2 fetches of 1549 KiB
+      plugins            78 MiB  6 instances of 2923 KiB, 61 MiB more for one at a time
+      memory stores     256 MiB  the sum of their max_memory
+      headroom          112 MiB  code, stacks, compiled plugins, what the allocator holds back
     ");
     let json = describe_json(&plan, &topology, Some(&counts(["orders"], 3)));
     let json = serde_json::to_string_pretty(&json).unwrap();
@@ -146,6 +161,37 @@ fn the_order_status_service() {
           "partitions": 1
         }
       ],
+      "memory": {
+        "partitions_unknown": false,
+        "parts": [
+          {
+            "memory": "56346768 B",
+            "of": "cache, indexes, write buffers and compactions of 1 database",
+            "part": "stores"
+          },
+          {
+            "memory": "12602572 B",
+            "of": "3 queues of 1024 KiB for 3 partitions, 2 fetches of 1545 KiB",
+            "part": "fetched records"
+          },
+          {
+            "memory": "82045604 B",
+            "of": "6 instances of 2917 KiB, 61 MiB more for one at a time",
+            "part": "plugins"
+          },
+          {
+            "memory": "256 MiB",
+            "of": "the sum of their max_memory",
+            "part": "memory stores"
+          },
+          {
+            "memory": "112 MiB",
+            "of": "code, stacks, compiled plugins, what the allocator holds back",
+            "part": "headroom"
+          }
+        ],
+        "total": "512 MiB"
+      },
       "on_stop": "leave",
       "plugins": [
         {

@@ -86,7 +86,7 @@ fn call<T, U>(
     };
     let (instance, answer) = instance.call(plugin.limits().batch_timeout(records), call)?;
     let checked = check(answer).map_err(Failure::answer)?;
-    *slot = Some(instance);
+    *slot = Some(instance).filter(|instance| !instance.has_outgrown());
     Ok(checked)
 }
 

@@ -11,6 +11,7 @@ use super::description::{Description, Kind};
 use super::engine::Engine;
 use super::error::Error;
 use super::imports::HostState;
+use super::memory::Memory;
 
 /// Length of a short digest, in hex digits: enough to tell an application's versions apart.
 const SHORT: usize = 12;
@@ -21,6 +22,8 @@ pub(super) struct Artefact {
     pub(super) pre: InstancePre<HostState>,
     /// Where its exports are.
     pub(super) indices: Indices,
+    /// What instances take their memory from.
+    pub(super) memory: Arc<Memory>,
 }
 
 /// A checked and compiled plugin; shared by all that run it.

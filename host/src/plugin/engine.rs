@@ -18,11 +18,14 @@ use super::error::Error;
 use super::imports::{HostState, Identity};
 use super::instance::Instance;
 use super::limits::{Limits, STACK_BYTES};
+use super::memory::Memory;
 
 /// How often guests are asked for their CPU time. A call may use one of these more than its limit.
 const EPOCH: Duration = Duration::from_millis(2);
 /// CPU time of `describe`, and of the instantiation before it.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Memory of an instance that describes itself.
+const DESCRIBE_MEMORY: u64 = 256 << 20;
 /// Largest plugin taken, in bytes: a JavaScript engine has 15 MB, a Python one 40 MB.
 const MAX_BYTES: usize = 64 << 20;
 
@@ -36,20 +39,34 @@ pub struct Engine {
     linker: Linker<HostState>,
     /// What they must export.
     contract: Contract,
+    /// Memory of all instances.
+    memory: Arc<Memory>,
     /// What is compiled and still in use, by digest. Locked for look-ups only, never while compiling.
     compiled: Mutex<HashMap<String, Weak<Compiled>>>,
 }
 
 impl Engine {
-    /// Sets up wasmtime and starts the ticker.
+    /// Sets up wasmtime and starts the ticker. Each instance may take what its own limit allows, whatever others take.
     pub fn new() -> Result<Self, Error> {
+        Self::with_memory(u64::MAX, DESCRIBE_MEMORY)
+    }
+
+    /// The same where each instance has `share` bytes of memory for itself, and only one at a time may have more, up to its own limit
+    /// and to `most`.
+    pub fn with_memory(share: u64, most: u64) -> Result<Self, Error> {
         let refused = |e: wasmtime::Error| Error::Engine { reason: format!("{e:#}") };
         let contract = Contract::new()?;
         let wasm = wasmtime::Engine::new(&config()).map_err(refused)?;
         let mut linker = Linker::new(&wasm);
         bindings::link(&mut linker).map_err(refused)?;
         start_ticker(wasm.weak()).map_err(|e| Error::Engine { reason: format!("no thread for the ticker: {e}") })?;
-        Ok(Self { wasm, linker, contract, compiled: Mutex::default() })
+        let memory = Memory::new(share, most);
+        Ok(Self { wasm, linker, contract, memory, compiled: Mutex::default() })
+    }
+
+    /// Bytes of memory that all instances have now.
+    pub fn memory_used(&self) -> u64 {
+        self.memory.used()
     }
 
     /// Bytes → checked, made a component if they are a core module, compiled, described.
@@ -89,7 +106,7 @@ impl Engine {
         let component = Component::new(&self.wasm, component)?;
         let pre = self.linker.instantiate_pre(&component)?;
         let indices = Indices::new(&pre, kinds)?;
-        Ok(Artefact { pre, indices })
+        Ok(Artefact { pre, indices, memory: Arc::clone(&self.memory) })
     }
 
     /// Whether `compiled` was compiled by this engine.
@@ -123,10 +140,11 @@ fn config() -> Config {
     config
 }
 
-/// Runs `describe` in an instance that nothing else uses. The topology's limits aren't known yet: these are wide.
+/// Runs `describe` in an instance that nothing else uses. The plugin's limits aren't known yet: these are wide.
 fn describe(artefact: &Artefact, digest: &str) -> Result<bindings::lifecycle_types::Description, Error> {
     let identity = Arc::new(Identity { plugin: "(new)".to_owned(), version: short(digest).to_owned() });
-    let limits = Limits { memory: 256 << 20, start_timeout: DESCRIBE_TIMEOUT, ..Limits::default() };
+    let memory = DESCRIBE_MEMORY.min(artefact.memory.most());
+    let limits = Limits { memory, start_timeout: DESCRIBE_TIMEOUT, ..Limits::default() };
     Instance::instantiate(artefact, identity, &limits)
         .and_then(|it| it.call(limits.start_timeout, |exports, store| exports.lifecycle().call_describe(store)))
         .map(|(_, description)| description)

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::bindings::{log, stores, types};
 use super::limits::{CpuClock, Growth, Limits, LogBudget};
+use super::memory::Memory;
 use super::view_pool::ViewStores;
 
 /// Longest error line kept for a failure's reason, in bytes.
@@ -55,9 +56,9 @@ pub(super) struct HostState {
 
 impl HostState {
     /// The state of an instance that is about to be made.
-    pub(super) fn new(limits: &Limits, identity: Arc<Identity>) -> Self {
+    pub(super) fn new(limits: &Limits, identity: Arc<Identity>, memory: &Arc<Memory>) -> Self {
         Self {
-            growth: Growth::new(limits),
+            growth: Growth::new(limits, memory),
             clock: CpuClock::default(),
             log: LogBudget::new(limits),
             last_error: None,

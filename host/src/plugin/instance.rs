@@ -58,7 +58,7 @@ impl Instance {
         identity: Arc<Identity>,
         limits: &Limits,
     ) -> Result<Box<Self>, Failure> {
-        let mut store = Store::new(artefact.pre.engine(), HostState::new(limits, identity));
+        let mut store = Store::new(artefact.pre.engine(), HostState::new(limits, identity, &artefact.memory));
         store.limiter(|state| &mut state.growth);
         store.set_hostcall_fuel(usize::try_from(limits.result_bytes).unwrap_or(usize::MAX));
         store.epoch_deadline_callback(|mut store| {
@@ -110,6 +110,16 @@ impl Instance {
             Ok(answer) => Ok((self, answer)),
             Err(e) => Err(failure(&e, self.store.data(), self.result_bytes)),
         }
+    }
+
+    /// Bytes of its memories.
+    pub(super) fn memory(&self) -> u64 {
+        self.store.data().growth.memory()
+    }
+
+    /// Whether it holds more memory than its share, which others may be waiting for: it must not outlive its call.
+    pub(super) fn has_outgrown(&self) -> bool {
+        self.store.data().growth.is_beyond()
     }
 
     /// The host's side, to lend it stores between calls.

@@ -1,9 +1,12 @@
 //! What a guest may use: CPU time, memory, tables, log. Bounds are checked here, without wasmtime's stores or clocks.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
+
+use super::memory::{Claim, Memory};
 
 /// Stack of a guest's calls, for all plugins: the engine compiles the check in.
 pub(super) const STACK_BYTES: usize = 512 << 10;
@@ -122,13 +125,15 @@ pub(super) struct Growth {
     table: u64,
     /// `table` before the last permitted growth.
     table_before: u64,
+    /// What it has of the memory of all instances.
+    claim: Claim,
     /// Growth refused since the call began.
     refused: Option<RefusedGrowth>,
 }
 
 impl Growth {
     /// Nothing is used yet.
-    pub(super) fn new(limits: &Limits) -> Self {
+    pub(super) fn new(limits: &Limits, memory: &Arc<Memory>) -> Self {
         Self {
             memory_limit: limits.memory,
             table_limit: limits.table_elements,
@@ -136,6 +141,7 @@ impl Growth {
             memory_before: 0,
             table: 0,
             table_before: 0,
+            claim: Claim::new(memory),
             refused: None,
         }
     }
@@ -143,6 +149,16 @@ impl Growth {
     /// A call begins.
     pub(super) fn begin_call(&mut self) {
         self.refused = None;
+    }
+
+    /// Bytes of memory it has.
+    pub(super) fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// Whether that is more than its share.
+    pub(super) fn is_beyond(&self) -> bool {
+        self.claim.is_beyond()
     }
 
     /// Growth refused since the call began.
@@ -165,12 +181,14 @@ impl ResourceLimiter for Growth {
             self.refused = Some(RefusedGrowth::Memory { wanted, limit: self.memory_limit });
             return Ok(false);
         }
+        self.claim.set(wanted);
         self.memory = wanted;
         Ok(true)
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
         self.memory = self.memory_before;
+        self.claim.set(self.memory);
         Ok(())
     }
 
@@ -291,9 +309,14 @@ impl LogBudget {
 mod tests {
     use super::*;
 
+    /// The growth of an instance that is alone.
+    fn growth(limits: Limits) -> Growth {
+        Growth::new(&limits, &Memory::new(u64::MAX, u64::MAX))
+    }
+
     #[test]
     fn memories_are_counted_together() {
-        let mut growth = Growth::new(&Limits { memory: 100, ..Limits::default() });
+        let mut growth = growth(Limits { memory: 100, ..Limits::default() });
         assert!(growth.memory_growing(0, 60, None).unwrap());
         assert!(growth.memory_growing(0, 40, None).unwrap());
         assert!(!growth.memory_growing(60, 61, None).unwrap());
@@ -304,7 +327,7 @@ mod tests {
 
     #[test]
     fn growth_that_failed_is_not_counted() {
-        let mut growth = Growth::new(&Limits { memory: 100, ..Limits::default() });
+        let mut growth = growth(Limits { memory: 100, ..Limits::default() });
         assert!(growth.memory_growing(0, 90, Some(50)).unwrap());
         growth.memory_grow_failed(wasmtime::Error::msg("over its own maximum")).unwrap();
         assert!(growth.memory_growing(0, 100, None).unwrap());
@@ -312,7 +335,7 @@ mod tests {
 
     #[test]
     fn tables_are_bounded() {
-        let mut growth = Growth::new(&Limits { table_elements: 10, ..Limits::default() });
+        let mut growth = growth(Limits { table_elements: 10, ..Limits::default() });
         assert!(growth.table_growing(0, 10, None).unwrap());
         assert!(!growth.table_growing(10, 11, None).unwrap());
         assert_eq!(growth.refused().unwrap().to_string(), "it wanted 11 table elements; its limit is 10");

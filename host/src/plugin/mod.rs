@@ -24,6 +24,7 @@ mod imports;
 mod instance;
 mod interface_diff;
 mod limits;
+mod memory;
 mod set;
 mod view_pool;
 

@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::error::{Error, Missing};
 use super::imports::Identity;
 use super::instance::{Failure, Instance};
-use super::limits::Limits;
+use super::limits::{ByteCount, Limits};
 use crate::model::{CallFailure, FunctionIndex, Generation};
 
 /// How a topology runs a plugin.
@@ -104,11 +104,19 @@ impl PluginSet {
             })
             .collect();
         for plugin in &plugins {
-            plugin.start().map_err(|Failure { reason, .. }| Error::Start {
+            let instance = plugin.start().map_err(|Failure { reason, .. }| Error::Start {
                 plugin: plugin.identity.plugin.clone(),
                 version: plugin.identity.version.clone(),
                 reason,
             })?;
+            if instance.has_outgrown() {
+                let (takes, share) = (ByteCount(instance.memory()), ByteCount(plugin.compiled.artefact.memory.share()));
+                tracing::warn!(
+                    target: "weir::plugin", plugin = plugin.identity.plugin, version = plugin.identity.version,
+                    "it takes {takes} of memory from its start, but each instance has {share} for itself: all its calls wait for \
+                     each other; raise state.memory, or lower app.threads"
+                );
+            }
         }
         Ok(Arc::new(Self { generation, plugins, functions }))
     }

@@ -166,7 +166,7 @@ impl Turn<'_> {
         let response = check(response).map_err(Failure::answer)?;
         let mut pool = self.pool.lock();
         // Not after a swap: the instance is of the old set.
-        if Arc::ptr_eq(&pool.set, &self.set) {
+        if Arc::ptr_eq(&pool.set, &self.set) && !instance.has_outgrown() {
             pool.free.push((resolved.plugin, instance));
         }
         Ok(response)

@@ -4,15 +4,13 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use bytes::Bytes;
 
+use crate::plan::VIEW_INSTANCES;
 use crate::plugin::{PluginSet, ViewPool, ViewStores};
 use crate::view::Catalog;
 
 use super::edge::Plugins;
 use super::event::Event;
 use super::instance::Instance;
-
-/// Instances of the plugins that answer views at the same time.
-const VIEW_INSTANCES: usize = 4;
 
 /// The active plugins, and who must hear of others.
 pub(super) struct Activation {

@@ -104,7 +104,7 @@ mod tests {
     fn it_looks_and_deletes() {
         let root = tempfile::tempdir().unwrap();
         let dir = StateDir::open(root.path(), "app").unwrap();
-        let resources = Resources::new(1 << 20);
+        let resources = Resources::new(1 << 20, 1);
         for partition in 0..3 {
             drop(crate::store::TaskStores::open(&dir.task_dir(task(partition)), &[], &resources).unwrap());
         }

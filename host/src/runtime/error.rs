@@ -35,6 +35,9 @@ pub enum Error {
     /// Partition counts that don't fit.
     #[error(transparent)]
     Copartition(#[from] plan::CopartitionProblems),
+    /// `state.memory` is less than the topology needs.
+    #[error(transparent)]
+    Memory(#[from] plan::TooLittleMemory),
     /// An internal topic has another partition count than its inputs.
     #[error("topic {topic} has {found} partitions, {wanted} are needed: {why}")]
     PartitionCount {

@@ -14,6 +14,7 @@ use crate::store::{Resources, StateDir, TaskStores};
 use super::Error;
 use super::edge::Queue;
 use super::instance::Instance;
+use super::memory::{GLOBAL_TABLES, ThreadMemory};
 
 /// The one store of a global table's database.
 const ROWS: StoreIndex = StoreIndex(0);
@@ -23,6 +24,8 @@ const FETCH_RECORDS: usize = 2000;
 const IDLE: Duration = Duration::from_millis(250);
 /// How often statuses are published.
 const PUBLISH: Duration = Duration::from_millis(250);
+/// How often it is looked whether there is room on the disk again.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Opens the stores of all global tables, before anything is read.
 pub(super) fn open(
@@ -67,6 +70,8 @@ pub(super) fn start(
                 .collect(),
             restored: false,
             persisted: now,
+            full: None,
+            next_look: now,
         })
         .collect();
     let name = "global-tables".to_owned();
@@ -100,13 +105,20 @@ struct Table {
     restored: bool,
     /// When restored rows were made durable last.
     persisted: Instant,
+    /// Why it is not kept up to date: there is no room on the disk.
+    full: Option<String>,
+    /// When to look next whether there is.
+    next_look: Instant,
 }
 
 /// Until the instance stops.
 fn run(instance: &Instance, mut tables: Vec<Table>) -> Result<(), Error> {
     let (waiting, waker) = super::wake::pair();
     for table in &mut tables {
-        table.open(instance, &waker)?;
+        match table.stores.lacks_room() {
+            Some(reason) => table.stop(instance, reason)?,
+            None => table.open(instance, &waker)?,
+        }
     }
     let mut next_publish = Instant::now();
     let mut next_probe = Instant::now() + instance.options.probe_interval;
@@ -116,7 +128,7 @@ fn run(instance: &Instance, mut tables: Vec<Table>) -> Result<(), Error> {
         let now = Instant::now();
         let mut busy = false;
         for table in &mut tables {
-            busy |= table.turn(instance, &mut buffer, now)?;
+            busy |= table.turn_or_wait(instance, &waker, &mut buffer, now)?;
         }
         if !open && tables.iter().all(|table| table.restored) {
             open = true;
@@ -147,6 +159,8 @@ fn run(instance: &Instance, mut tables: Vec<Table>) -> Result<(), Error> {
 
 /// Publishes the tables' status.
 fn publish(instance: &Instance, tables: &[Table], now: Instant) {
+    let memory_stores = tables.iter().map(|table| table.stores.memory_bytes()).sum();
+    instance.shared.memory.tell(GLOBAL_TABLES, ThreadMemory { memory_stores, ..ThreadMemory::default() });
     let statuses = tables.iter().map(|table| table.status(instance.clock(now))).collect();
     *instance.shared.global_tables.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = statuses;
 }
@@ -193,6 +207,52 @@ impl Table {
             feed.queue = Some(queue);
         }
         Ok(())
+    }
+
+    /// A turn; while there is no room on the disk, a look whether there is some again.
+    fn turn_or_wait(
+        &mut self,
+        instance: &Instance,
+        waker: &crate::kafka::Waker,
+        buffer: &mut VecDeque<Record>,
+        now: Instant,
+    ) -> Result<bool, Error> {
+        if self.full.is_none() {
+            let turn = self.turn(instance, buffer, now);
+            return match self.stores.lacks_room() {
+                Some(reason) => self.stop(instance, reason).map(|()| false),
+                None => turn,
+            };
+        }
+        if now < self.next_look {
+            return Ok(false);
+        }
+        self.next_look = now + LOOK;
+        if !self.stores.has_room() {
+            return Ok(false);
+        }
+        if let Err(error) = self.stores.reopen() {
+            let reason = self.stores.lacks_room().ok_or_else(|| self.error(&error))?;
+            self.full = Some(reason);
+            return Ok(false);
+        }
+        tracing::info!(table = self.plan.name, "there is room on the disk again: going on from the last checkpoint");
+        self.full = None;
+        self.restored = false;
+        self.persisted = now;
+        self.checkpoint = self.stores.checkpoint();
+        self.open(instance, waker).map(|()| true)
+    }
+
+    /// Stops reading until there is room on the disk. Its rows stay as they are.
+    fn stop(&mut self, instance: &Instance, reason: String) -> Result<(), Error> {
+        tracing::error!(table = self.plan.name, "global table stopped: {reason}");
+        self.full = Some(reason);
+        let mut open = Vec::new();
+        for feed in &mut self.feeds {
+            open.extend(feed.queue.take().map(|_| feed.partition.clone()));
+        }
+        instance.reader.close(&open).map_err(|error| self.error(&error))
     }
 
     /// Takes what is there; durable at once when the table is restored, in bulk before.
@@ -264,7 +324,7 @@ impl Table {
         for feed in &mut self.feeds {
             feed.queue = None;
         }
-        self.persist(now)
+        if self.full.is_some() { Ok(()) } else { self.persist(now) }
     }
 
     /// What `/v1/status` says of it.
@@ -272,9 +332,9 @@ impl Table {
         TableStatus {
             table: self.plan.name.clone(),
             rows: self.stores.entries(ROWS).0,
-            restored: self.restored,
+            restored: self.restored && self.full.is_none(),
             restore: self.feeds.iter().filter_map(|f| f.progress.as_ref()).map(|p| p.status(now)).collect(),
-            error: None,
+            error: self.full.clone(),
         }
     }
 }

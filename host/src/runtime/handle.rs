@@ -66,6 +66,7 @@ impl Handle {
             global_tables,
             plugins: self.registry.get().map(|registry| registry.list()).unwrap_or_default(),
             stores: self.catalog.list(),
+            memory: self.shared.memory.status(),
         }
     }
 
@@ -114,7 +115,11 @@ impl Handle {
         }
         for table in &status.global_tables {
             let waits: Vec<&str> = table.restore.iter().filter(|of| !of.done).map(|of| of.waits_for.as_str()).collect();
-            let detail = if table.restored { format!("{} rows", table.rows) } else { waits.join("; ") };
+            let detail = match &table.error {
+                Some(error) => error.clone(),
+                None if table.restored => format!("{} rows", table.rows),
+                None => waits.join("; "),
+            };
             checks.push(check(&format!("table-{}", table.table), table.restored, detail));
         }
         checks

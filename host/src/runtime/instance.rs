@@ -15,6 +15,7 @@ use crate::view::Catalog;
 use super::Error;
 use super::edge::{Clock, Folder, LogRanges, Plugins, Producers, Reader, Source};
 use super::event::Mailbox;
+use super::memory::MemoryUse;
 use super::topics::Topics;
 
 /// Settings of an instance, resolved from the topology file.
@@ -170,6 +171,8 @@ pub(super) struct Shared {
     pub(super) assigned: AtomicBool,
     /// Whether it was asked to stop.
     pub(super) stopping: AtomicBool,
+    /// What memory is taken for.
+    pub(super) memory: MemoryUse,
     /// A stream thread's trouble with the broker, by thread.
     pub(super) trouble: Mutex<std::collections::BTreeMap<String, String>>,
 }

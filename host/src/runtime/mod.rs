@@ -22,6 +22,7 @@ mod global_tables;
 mod handle;
 mod instance;
 mod membership;
+mod memory;
 mod metered;
 mod options;
 mod prober;

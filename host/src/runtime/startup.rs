@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::kafka::{self, NewTopic, TopicAdmin, TopicDescription};
-use crate::plan::{self, Plan, StoreOrigin};
+use crate::plan::{self, MemoryPlan, Plan, StoreOrigin};
+use crate::topology::Topology;
 
 use super::Error;
 use super::instance::Shared;
@@ -52,13 +53,14 @@ fn until_answered<T>(
     }
 }
 
-/// Checks the topology's topics and makes internal ones. `None`: told to stop.
+/// Checks the topology's topics, divides the memory over their partitions, and makes internal topics. `None`: told to stop.
 pub(super) fn check(
     plan: &Plan,
+    topology: &Topology,
     admin: &TopicAdmin,
     cluster: Cluster,
     shared: &Shared,
-) -> Result<Option<(Counts, Topics)>, Error> {
+) -> Result<Option<(Counts, Topics, MemoryPlan)>, Error> {
     let external: BTreeSet<&str> = plan
         .source_topics()
         .chain(plan.output_topics())
@@ -67,6 +69,7 @@ pub(super) fn check(
     let external: Vec<&str> = external.into_iter().collect();
     let Some(counts) = existing(&external, admin, shared)? else { return Ok(None) };
     plan::tasks(plan, &counts)?;
+    let memory = MemoryPlan::divide(plan, topology, &counts)?;
     warn_of_retention(plan, admin, cluster);
     let mut internal = plan::internal_topics(plan, &counts);
     if cluster == Cluster::Kafka {
@@ -103,7 +106,8 @@ pub(super) fn check(
         let Some(()) = until_answered(admin, shared, || admin.create(&missing, CREATE))? else { return Ok(None) };
     }
     let Some(found) = describe(plan, admin, cluster, shared, &counts)? else { return Ok(None) };
-    Ok(Some((counts, Topics::new(plan, &found))))
+    let topics = Topics::new(plan, &found);
+    Ok(Some((counts, topics, memory)))
 }
 
 /// What the broker says of the topics that are read; of the embedded one, which tells no ids, what is known already.

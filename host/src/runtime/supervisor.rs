@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::kafka::{self, ClientSettings, LogEnds, SourceConsumer, TableReader, TopicAdmin, TopicLog};
 use crate::model::InstanceState;
-use crate::plan::{FunctionKind, NodeKind, Plan};
-use crate::plugin::{Engine, Kind, Limits, PluginSpec, Wanted};
+use crate::plan::{FunctionKind, MemoryPlan, NodeKind, Plan};
+use crate::plugin::{Engine, Kind, PluginSpec, Wanted};
 use crate::registry::{self, InProcessLog, Registry, RegistryOptions};
 use crate::store::{Resources, StateDir};
 use crate::telemetry::Counters;
@@ -22,7 +22,7 @@ use super::edge::{Plugins, StateFolder};
 use super::event::{Event, Mailbox};
 use super::handle::Handle;
 use super::instance::{Instance, Options, Shared};
-use super::options::{Memory, options};
+use super::options;
 use super::prober::Prober;
 use super::topic_watch::TopicWatch;
 use super::topics::Topics;
@@ -47,6 +47,8 @@ pub enum Cluster {
 /// Starts an instance. Returns at once, with the state folder locked; everything else happens on its own threads.
 pub fn start(topology: &Topology, cluster: Cluster) -> Result<Arc<Handle>, Error> {
     let plan = Arc::new(Plan::resolve(topology));
+    // With the least partitions that there can be: what doesn't fit even so is refused before anything is touched.
+    MemoryPlan::divide(&plan, topology, &startup::Counts::new())?;
     let state_dir = Arc::new(StateDir::open(&topology.state.dir, &plan.app_id)?);
     let catalog = Arc::new(Catalog::new(kafka::partition_for_key));
     for part in &plan.subtopologies {
@@ -154,17 +156,15 @@ impl Start {
         let topology = &self.topology;
         let base = ClientSettings::new(&self.plan.app_id, topology.kafka.clone());
         let admin = TopicAdmin::new(&base).map_err(|source| kafka_error("cannot make an admin client", source))?;
-        let Some((counts, topics)) = startup::check(&self.plan, &admin, self.cluster, &self.shared)? else {
-            return Ok(());
-        };
+        let checked = startup::check(&self.plan, topology, &admin, self.cluster, &self.shared)?;
+        let Some((counts, topics, memory)) = checked else { return Ok(()) };
         let watch = match self.cluster {
             Cluster::Kafka => Some(TopicWatch::start(admin, topics.clone(), Arc::clone(&self.shared))?),
             Cluster::Embedded => None,
         };
-        let partitions: usize = counts.values().map(|count| usize::try_from(*count).unwrap_or(0)).sum();
-        let memory = Memory::divide(topology.state.memory.0, topology.app.threads.get(), partitions);
-        let options = options(topology, memory);
-        let settings = base.with_queue_bytes(memory.fetched);
+        let _only_once = self.shared.memory.plan.set(memory);
+        let options = options::options(topology, &memory);
+        let settings = base.with_queue_limits(options::queue_limits(&memory));
         for part in &self.plan.subtopologies {
             for store in &part.stores {
                 if let Some(partitions) = part.sources.first().and_then(|source| counts.get(&source.topic)) {
@@ -174,7 +174,7 @@ impl Start {
         }
 
         self.shared.set_waits_for(Some("loading plugins".to_owned()));
-        let registry = self.start_registry(&settings)?;
+        let registry = self.start_registry(&settings, &memory)?;
         let _only_once = self.registry.set(Arc::clone(&registry));
         // Without plugins there is nothing to run; one that is deployed meanwhile ends the wait.
         while self.activation.current().is_none() {
@@ -188,7 +188,7 @@ impl Start {
             std::thread::park_timeout(POLL);
         }
 
-        let running = self.start_threads(settings, options, memory, topics, watch)?;
+        let running = self.start_threads(settings, options, &memory, topics, watch)?;
         self.shared.set_waits_for(None);
         self.shared.set_state(InstanceState::Running);
         let result = running.supervise();
@@ -200,12 +200,13 @@ impl Start {
     }
 
     /// Reads the registry and activates what it says.
-    fn start_registry(&self, settings: &ClientSettings) -> Result<Arc<Registry>, Error> {
-        let engine = Arc::new(Engine::new()?);
+    fn start_registry(&self, settings: &ClientSettings, memory: &MemoryPlan) -> Result<Arc<Registry>, Error> {
+        let engine = Arc::new(Engine::with_memory(memory.instance, memory.instance + memory.reserve)?);
+        let _only_once = self.shared.memory.engine.set(Arc::clone(&engine));
         let mut specs = Vec::new();
         let mut files = std::collections::BTreeMap::new();
         for (name, options) in &self.topology.plugins {
-            let limits = Limits { memory: options.memory.0, call_timeout: options.call_timeout, ..Limits::default() };
+            let limits = options::limits(options, memory);
             specs.push(PluginSpec { name: name.clone(), limits, config: options.config.to_string() });
             files.insert(name.clone(), options.file.clone());
         }
@@ -251,7 +252,7 @@ impl Start {
         &self,
         settings: ClientSettings,
         options: Options,
-        memory: Memory,
+        memory: &MemoryPlan,
         topics: Topics,
         watch: Option<TopicWatch>,
     ) -> Result<Running, Error> {
@@ -273,8 +274,9 @@ impl Start {
             .map_err(|e| kafka_error("cannot make the source consumer", e))?;
         let reader = TableReader::new(&settings).map_err(|e| kafka_error("cannot make the table reader", e))?;
         let threads = options.threads;
-        let resources = Resources::new(memory.stores);
         let barrier = crate::task::Barrier::new(options.barrier.scope, self.plan.global_tables.is_empty());
+        let resources = Resources::new(memory.stores, options::bytes(memory.databases));
+        let _only_once = self.shared.memory.resources.set(resources.clone());
         let instance = Arc::new(Instance {
             plan: Arc::clone(&self.plan),
             options,

@@ -218,7 +218,7 @@ mod tests {
     fn stores_are_deleted_unless_they_are_open() {
         let root = tempfile::tempdir().unwrap();
         let state = StateDir::open(root.path(), "app").unwrap();
-        let resources = Resources::new(1 << 20);
+        let resources = Resources::new(1 << 20, 1);
         let [one, two] = [3, 4].map(|partition| TaskId { subtopology: 0, partition });
         let stores = TaskStores::open(&state.task_dir(one), &[], &resources).unwrap();
         drop(TaskStores::open(&state.task_dir(two), &[], &resources).unwrap());

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::room;
 use crate::model::StoreError;
 
 /// State that cannot be opened, read or written.
@@ -63,7 +64,25 @@ pub enum Error {
         /// What is wrong with it, where a parser said.
         source: Option<serde_json::Error>,
     },
-    /// RocksDB failed: a full or broken disk, a damaged file.
+    /// There is no room on the disk for what was to be written. Nothing of it counts as written.
+    #[error("disk full: cannot {action} {}, where {} free", path.display(), free_words(*free))]
+    DiskFull {
+        /// What was tried: `write`, `flush` …
+        action: &'static str,
+        /// The database's folder, or the file.
+        path: PathBuf,
+        /// Bytes that were free then, if that could be told.
+        free: Option<u64>,
+        /// What the system said.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The database is closed, since there was no room on its disk.
+    #[error("the state in {} is closed until there is room on the disk", dir.display())]
+    Shut {
+        /// The database's folder.
+        dir: PathBuf,
+    },
+    /// RocksDB failed: a broken disk, a damaged file.
     #[error("cannot {action} the state in {}", dir.display())]
     Disk {
         /// What was tried: `open`, `write` …
@@ -127,28 +146,57 @@ pub enum Error {
 impl Error {
     /// A function that makes a [`Error::Folder`] of a system's error.
     pub(super) fn folder(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        move |source| Self::Folder { action, path: path.to_path_buf(), source }
+        move |source| {
+            if !room::is_lacking(&source) {
+                return Self::Folder { action, path: path.to_path_buf(), source };
+            }
+            Self::DiskFull { action, path: path.to_path_buf(), free: room::free(path), source: source.into() }
+        }
     }
 
     /// A function that makes a [`Error::Disk`] or a [`Error::Corrupt`] of RocksDB's error.
     pub(super) fn disk(action: &'static str, dir: &Path) -> impl FnOnce(rocksdb::Error) -> Self {
-        move |source| match source.kind() {
-            rocksdb::ErrorKind::Corruption => Self::Corrupt { dir: dir.to_path_buf(), source },
-            _ => Self::Disk { action, dir: dir.to_path_buf(), source },
+        move |source| {
+            if room::is_lacking_in(&source) {
+                let (path, free) = (dir.to_path_buf(), room::free(dir));
+                return Self::DiskFull { action, path, free, source: source.into() };
+            }
+            match source.kind() {
+                rocksdb::ErrorKind::Corruption => Self::Corrupt { dir: dir.to_path_buf(), source },
+                _ => Self::Disk { action, dir: dir.to_path_buf(), source },
+            }
         }
+    }
+
+    /// Whether it is for lack of room on the disk: it is no more once there is some.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::DiskFull { .. })
     }
 
     /// As nodes see it: with everything that lies behind it in the text.
     pub fn into_store_error(self, store: &str) -> StoreError {
+        StoreError { store: store.to_owned(), reason: self.whole() }
+    }
+
+    /// The error and all that lies behind it, in one line.
+    pub(super) fn whole(&self) -> String {
         let mut reason = self.to_string();
-        let mut source = std::error::Error::source(&self);
+        let mut source = std::error::Error::source(self);
         while let Some(cause) = source {
             // Writing to a string cannot fail.
             let _ = write!(reason, ": {cause}");
             source = cause.source();
         }
-        StoreError { store: store.to_owned(), reason }
+        reason
     }
+}
+
+/// What is free, in words.
+fn free_words(free: Option<u64>) -> String {
+    free.map_or_else(
+        || "nobody knows how much is".to_owned(),
+        |bytes| format!("{} MiB ({bytes} bytes) are", bytes >> 20),
+    )
 }
 
 /// The process that holds a lock, in words.

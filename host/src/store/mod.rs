@@ -5,6 +5,7 @@
 //!   stores are at one of its commits, never between two.
 //! - A checkpoint never covers rows that are not durable, although a restore writes its rows without a log.
 //! - Two processes never use one state folder.
+//! - A write that finds no room on the disk changes nothing, and nothing is written after it until the database was opened anew.
 //!
 //! Bounded by: one number of bytes for the caches and write buffers of all databases of the process ([`Resources`]), and a number of
 //! bytes for each store that is kept in memory.
@@ -13,6 +14,7 @@
 //! and files of its own, which pays only where options differ; ours don't, and a host may well hold 24 stores times 8 tasks. One
 //! column family also makes a commit, and the flush before a checkpoint, atomic without further means.
 
+mod arrange;
 mod database;
 mod dir;
 mod error;
@@ -21,6 +23,7 @@ mod layout;
 mod memory;
 mod numbering;
 mod resources;
+mod room;
 mod task;
 
 pub use dir::StateDir;

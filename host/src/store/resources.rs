@@ -13,7 +13,7 @@ const BLOOM_BITS: f64 = 10.0;
 /// Share of a write buffer that is given to its own bloom filter.
 const MEMTABLE_BLOOM: f64 = 0.02;
 /// Smallest and largest write buffer of one database.
-const WRITE_BUFFER: (usize, usize) = (1 << 20, 16 << 20);
+const WRITE_BUFFER: (usize, usize) = (512 << 10, 16 << 20);
 /// A write buffer grows in steps of this, so that hundreds of idle ones take little.
 const ARENA_BLOCK: usize = 64 << 10;
 /// Largest log of a database. A start reads it again: a second at most.
@@ -24,6 +24,16 @@ const FILE_BYTES: u64 = 32 << 20;
 const OPEN_FILES: i32 = 128;
 /// Most background jobs; their threads are shared by all databases of the process.
 const JOBS: (usize, usize) = (2, 8);
+/// What a compaction reads ahead of each of its files.
+const READ_AHEAD: usize = 256 << 10;
+/// What a file that is written (a log, a data file) collects before it is handed to the system.
+const FILE_BUFFER: u64 = 256 << 10;
+/// What is reserved on the disk for a database's list of files (RocksDB reserves 4 MiB): hundreds of databases may be small.
+const MANIFEST: usize = 64 << 10;
+/// What a compaction takes: some files' reading ahead, the block and the filter of the file it writes.
+const JOB_BYTES: usize = 4 << 20;
+/// What a database takes beside the cache: buffers of its files, the lists of what it consists of.
+const DATABASE_BYTES: usize = 256 << 10;
 
 /// Shared by all databases of the process: cache, write buffers, background threads. Cloning shares them.
 #[derive(Clone)]
@@ -34,17 +44,26 @@ pub struct Resources {
     buffers: WriteBufferManager,
     /// Bytes of one database's write buffer.
     write_buffer: usize,
+    /// Background jobs at a time.
+    jobs: usize,
 }
 
 impl Resources {
-    /// Shares `memory_bytes` between the block cache (with indexes and filters) and the write buffers, which get a third at most.
-    pub fn new(memory_bytes: u64) -> Self {
+    /// Shares `memory_bytes` between compactions, what each of `databases` needs for itself, the block cache (with indexes and
+    /// filters) and the write buffers, which get a third of the cache at most.
+    pub fn new(memory_bytes: u64, databases: usize) -> Self {
         let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
-        let cache = Cache::new_lru_cache(memory);
-        let budget = memory / 3;
+        let cores = available_parallelism().map_or(JOBS.0, std::num::NonZero::get);
+        let jobs = (memory / 4 / JOB_BYTES).min(cores).clamp(JOBS.0, JOBS.1);
+        let beside = databases.saturating_mul(DATABASE_BYTES).saturating_add(jobs * JOB_BYTES);
+        let capacity = memory.saturating_sub(beside).max(memory / 4);
+        let cache = Cache::new_lru_cache(capacity);
+        let budget = capacity / 3;
         // Never stalls writers for memory: idle databases may hold all of the budget, and only a write flushes.
         let buffers = WriteBufferManager::new_write_buffer_manager_with_cache(budget, false, cache.clone());
-        Self { cache, buffers, write_buffer: (budget / 8).clamp(WRITE_BUFFER.0, WRITE_BUFFER.1) }
+        // Each database may fill one buffer while it writes another one to disk.
+        let write_buffer = budget / databases.clamp(4, 64) / 2;
+        Self { cache, buffers, write_buffer: write_buffer.clamp(WRITE_BUFFER.0, WRITE_BUFFER.1), jobs }
     }
 
     /// Bytes in use now, of cache and write buffers together.
@@ -80,8 +99,10 @@ impl Resources {
         options.set_target_file_size_base(FILE_BYTES);
         options.set_max_open_files(OPEN_FILES);
         options.set_skip_stats_update_on_db_open(true);
-        let jobs = available_parallelism().map_or(JOBS.0, |cores| cores.get().clamp(JOBS.0, JOBS.1));
-        options.set_max_background_jobs(i32::try_from(jobs).unwrap_or(i32::MAX));
+        options.set_max_background_jobs(i32::try_from(self.jobs).unwrap_or(i32::MAX));
+        options.set_compaction_readahead_size(READ_AHEAD);
+        options.set_writable_file_max_buffer_size(FILE_BUFFER);
+        options.set_manifest_preallocation_size(MANIFEST);
 
         // No log files and no statistics thread in every task's folder: warnings go where ours go.
         options.set_stats_dump_period_sec(0);

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::create_dir_all;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,13 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rocksdb::WriteBatch;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
-use super::database::Database;
+use super::arrange::{Arranged, KEYS, arrange, put};
+use super::database::{Database, look};
 use super::layout::{self, Number};
 use super::memory::{Change, MemoryStore};
-use super::numbering::Numbering;
 use super::{Error, Resources};
 use crate::model::{Checkpoint, Entry, StateRead, StateWrite, StoreError, StoreIndex};
 
@@ -55,6 +52,8 @@ pub struct StoreSpec {
 pub struct TaskStores {
     /// The database.
     database: Database,
+    /// The stores as they were asked for.
+    specs: Vec<StoreSpec>,
     /// The stores; `StoreIndex` points here.
     stores: Vec<Store>,
     /// What only writing needs. Taken for each write, and shortly to read the checkpoint; there is one writing thread, so nobody waits.
@@ -94,6 +93,8 @@ struct Sorted<'s, 'w> {
 impl TaskStores {
     /// Opens the database in `dir`, or makes it, with these stores: others that it has are dropped; new ones, and those filled from
     /// another topic than before, are empty and have no offset in the checkpoint. Memory stores are read from disk.
+    ///
+    /// Where there is no room on the disk the stores are shut ([`Self::lacks_room`]): only their checkpoint can be read.
     pub fn open(dir: &Path, stores: &[StoreSpec], resources: &Resources) -> Result<Self, Error> {
         Self::open_within(dir, stores, resources, READER_WAIT)
     }
@@ -105,30 +106,68 @@ impl TaskStores {
         resources: &Resources,
         wait: Duration,
     ) -> Result<Self, Error> {
-        create_dir_all(dir).map_err(Error::folder("create", dir))?;
-        let database = Database::open(dir, resources, wait)?;
-        check_format(&database)?;
-        let mut checkpoint: Checkpoint = read(&database, layout::CHECKPOINT_KEY, "the checkpoint")?.unwrap_or_default();
-        let numbering: Option<Numbering> = read(&database, layout::TABLES_KEY, "the list of stores")?;
-        let known = numbering.clone().unwrap_or_default();
-        let now = known.renumber(specs).ok_or_else(|| Error::TooManyStores { dir: dir.to_path_buf() })?;
-        if numbering.as_ref() != Some(&now.numbering) {
-            let mut batch = WriteBatch::default();
-            batch.put(layout::FORMAT_KEY, layout::FORMAT.to_string());
-            put(&mut batch, layout::TABLES_KEY, &now.numbering, &database)?;
-            for number in &now.cleared {
-                let (start, end) = number.range();
-                batch.delete_range(start, end);
-            }
-            for topic in &now.void {
-                checkpoint.forget(topic);
-            }
-            put(&mut batch, layout::CHECKPOINT_KEY, &checkpoint, &database)?;
-            database.write(batch)?;
+        match Self::open_now(dir, specs, resources, wait) {
+            Err(error) if error.is_disk_full() => Self::shut(dir, specs, resources, &error),
+            opened => opened,
         }
-        let stores = specs.iter().zip(now.numbers).map(|(spec, number)| Store::open(spec, number, &database));
-        let stores = stores.collect::<Result<_, _>>()?;
-        Ok(Self { database, stores, writer: Mutex::new(Writer { checkpoint, unlogged: false }) })
+    }
+
+    /// [`Self::open_within`] where there is room on the disk.
+    fn open_now(dir: &Path, specs: &[StoreSpec], resources: &Resources, wait: Duration) -> Result<Self, Error> {
+        let database = Database::open(dir, resources, wait)?;
+        let arranged = arrange(dir, database.metas(KEYS)?, specs)?;
+        let this = Self::new(database, specs, &arranged);
+        this.begin(arranged)?;
+        Ok(this)
+    }
+
+    /// The stores of a database that there is no room to open: all that can be told of them is the checkpoint.
+    pub(super) fn shut(dir: &Path, specs: &[StoreSpec], resources: &Resources, error: &Error) -> Result<Self, Error> {
+        let arranged = arrange(dir, look(dir, KEYS)?, specs)?;
+        Ok(Self::new(Database::shut(dir, resources, error), specs, &arranged))
+    }
+
+    /// Stores of a database; those in memory are empty.
+    fn new(database: Database, specs: &[StoreSpec], arranged: &Arranged) -> Self {
+        let stores = specs.iter().zip(&arranged.numbers).map(|(spec, number)| Store::new(spec, *number)).collect();
+        let writer = Mutex::new(Writer { checkpoint: arranged.checkpoint.clone(), unlogged: false });
+        Self { database, specs: specs.to_vec(), stores, writer }
+    }
+
+    /// Writes what must be there before the stores are used, and fills those in memory.
+    fn begin(&self, arranged: Arranged) -> Result<(), Error> {
+        if let Some(batch) = arranged.batch {
+            self.database.write(batch)?;
+        }
+        self.stores.iter().try_for_each(|store| store.fill(&self.database))
+    }
+
+    /// Why nothing can be written: there was no room on the disk. It stays so until [`Self::reopen`].
+    pub fn lacks_room(&self) -> Option<String> {
+        self.database.lacks_room()
+    }
+
+    /// Whether there is room on the disk now, so that [`Self::reopen`] is worth trying.
+    pub fn has_room(&self) -> bool {
+        self.database.has_room()
+    }
+
+    /// Opens the database anew, as it was last written: its checkpoint is older than the last one tried, and what a restore wrote
+    /// without making it durable is gone. Readers wait meanwhile.
+    pub fn reopen(&self) -> Result<(), Error> {
+        let mut writer = self.writer();
+        self.database.reopen(READER_WAIT)?;
+        let dir = self.database.dir();
+        let arranged = arrange(dir, self.database.metas(KEYS)?, &self.specs)?;
+        if !arranged.numbers.iter().eq(self.stores.iter().map(|store| &store.number)) {
+            return Err(Error::Damaged {
+                what: "the list of stores".to_owned(),
+                path: dir.to_path_buf(),
+                source: None,
+            });
+        }
+        *writer = Writer { checkpoint: arranged.checkpoint.clone(), unlogged: false };
+        self.begin(arranged)
     }
 
     /// The last checkpoint written; empty when the database is new.
@@ -148,7 +187,7 @@ impl TaskStores {
         let mut writer = self.writer();
         let mut sorted = self.sort(writes)?;
         self.settle(&mut writer)?;
-        put(&mut sorted.batch, layout::CHECKPOINT_KEY, checkpoint, &self.database)?;
+        put(&mut sorted.batch, layout::CHECKPOINT_KEY, checkpoint, self.database.dir())?;
         self.database.write(sorted.batch)?;
         writer.checkpoint = checkpoint.clone();
         apply(&sorted.memory);
@@ -183,7 +222,7 @@ impl TaskStores {
         let mut batch = WriteBatch::default();
         let (start, end) = store.number.range();
         batch.delete_range(start, end);
-        put(&mut batch, layout::CHECKPOINT_KEY, &checkpoint, &self.database)?;
+        put(&mut batch, layout::CHECKPOINT_KEY, &checkpoint, self.database.dir())?;
         self.database.write(batch)?;
         writer.checkpoint = checkpoint;
         if let Some(memory) = &store.memory {
@@ -337,23 +376,26 @@ impl fmt::Debug for TaskStores {
 }
 
 impl Store {
-    /// The store as the database has it; a memory store with its rows.
-    fn open(spec: &StoreSpec, number: Number, database: &Database) -> Result<Self, Error> {
+    /// The store; one in memory is empty.
+    fn new(spec: &StoreSpec, number: Number) -> Self {
         let memory = match spec.kind {
             StoreKind::RocksDb => None,
-            StoreKind::Memory { max_bytes } => {
-                let memory = MemoryStore::new(&spec.name, max_bytes);
-                database.each(number, None, &[], |key, value| {
-                    let entry = database.decode(value)?;
-                    memory.check(&[(key, Some(&entry))])?;
-                    memory.apply(&[(key, Some(&entry))]);
-                    Ok(ControlFlow::Continue(()))
-                })?;
-                Some(memory)
-            }
+            StoreKind::Memory { max_bytes } => Some(MemoryStore::new(&spec.name, max_bytes)),
         };
         let (name, topic) = (spec.name.clone(), spec.topic.clone());
-        Ok(Self { name, number, topic, memory, counted: Mutex::new(None) })
+        Self { name, number, topic, memory, counted: Mutex::new(None) }
+    }
+
+    /// Gives a store in memory the rows that the database has.
+    fn fill(&self, database: &Database) -> Result<(), Error> {
+        let Some(memory) = &self.memory else { return Ok(()) };
+        memory.clear();
+        database.each(self.number, None, &[], |key, value| {
+            let entry = database.decode(value)?;
+            memory.check(&[(key, Some(&entry))])?;
+            memory.apply(&[(key, Some(&entry))]);
+            Ok(ControlFlow::Continue(()))
+        })
     }
 
     /// Its last exact count.
@@ -367,31 +409,4 @@ fn apply(memory: &BTreeMap<StoreIndex, (&MemoryStore, Vec<Change<'_>>)>) {
     for (store, changes) in memory.values() {
         store.apply(changes);
     }
-}
-
-/// Refuses a database of a later format.
-fn check_format(database: &Database) -> Result<(), Error> {
-    let Some(found) = read::<u32>(database, layout::FORMAT_KEY, "the format version")? else { return Ok(()) };
-    if found > layout::FORMAT {
-        return Err(Error::Newer { path: database.dir().to_path_buf(), found, known: layout::FORMAT });
-    }
-    Ok(())
-}
-
-/// What the database keeps under `key`, from JSON.
-fn read<T: DeserializeOwned>(database: &Database, key: &[u8], what: &str) -> Result<Option<T>, Error> {
-    let Some(json) = database.meta(key)? else { return Ok(None) };
-    serde_json::from_slice(&json).map(Some).map_err(|source| damaged(database, what, source))
-}
-
-/// Adds what the database keeps under `key` to `batch`, as JSON.
-fn put<T: Serialize>(batch: &mut WriteBatch, key: &[u8], value: &T, database: &Database) -> Result<(), Error> {
-    let json = serde_json::to_vec(value).map_err(|source| damaged(database, "the checkpoint", source))?;
-    batch.put(key, json);
-    Ok(())
-}
-
-/// The error for something that is not the JSON it should be.
-fn damaged(database: &Database, what: &str, source: serde_json::Error) -> Error {
-    Error::Damaged { what: what.to_owned(), path: database.dir().to_path_buf(), source: Some(source) }
 }

@@ -1,5 +1,7 @@
 //! A task's stores: commits, restores, crashes, reopening.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs::{copy, create_dir_all, read_dir, remove_dir_all, write};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +27,7 @@ fn in_memory(name: &str, max_bytes: u64) -> StoreSpec {
 
 /// Little memory for all databases of a test.
 fn resources() -> Resources {
-    Resources::new(8 << 20)
+    Resources::new(8 << 20, 1)
 }
 
 /// Opens the stores, which must work.
@@ -63,23 +65,18 @@ fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
 
 /// The folder as a process leaves it that dies now: a copy of its files, taken while the database is open.
 fn crash(dir: &Path, to: &Path) {
-    // The database deletes files in the background: a copy that misses one is no state it was ever in.
-    while let Err(error) = copy_all(dir, to) {
-        assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "{error}");
+    let names = || -> BTreeSet<OsString> { read_dir(dir).unwrap().map(|file| file.unwrap().file_name()).collect() };
+    loop {
+        create_dir_all(to).unwrap();
+        let before = names();
+        let files = before.iter().filter(|name| *name != "LOCK");
+        let copied: Result<Vec<u64>, _> = files.map(|name| copy(dir.join(name), to.join(name))).collect();
+        // Files that come or go while they are copied are of different moments.
+        if copied.is_ok() && names() == before {
+            return;
+        }
         remove_dir_all(to).unwrap();
     }
-}
-
-/// Copies a folder's files.
-fn copy_all(dir: &Path, to: &Path) -> std::io::Result<()> {
-    create_dir_all(to)?;
-    for file in read_dir(dir)? {
-        let file = file?;
-        if file.file_name() != "LOCK" {
-            copy(file.path(), to.join(file.file_name()))?;
-        }
-    }
-    Ok(())
 }
 
 #[test]
@@ -281,7 +278,7 @@ fn entries_are_exact_where_that_is_cheap_and_near_elsewhere() {
 fn memory_has_one_number() {
     let root = tempfile::tempdir().unwrap();
     let budget = 24 << 20;
-    let resources = Resources::new(budget);
+    let resources = Resources::new(budget, 4);
     let value = "v".repeat(1000);
     // All at once, each with more than its share.
     let tasks: Vec<TaskStores> = (0..4)
@@ -299,6 +296,47 @@ fn memory_has_one_number() {
     }
     // Headroom: buffers that are being written to disk while the next ones fill.
     assert!((budget / 8..=budget * 5 / 4).contains(&most), "{most}");
+}
+
+#[test]
+fn stores_that_lack_room_tell_their_checkpoint_and_nothing_else_until_they_are_opened_anew() {
+    let root = tempfile::tempdir().unwrap();
+    let specs = [on_disk("d"), in_memory("m", 10_000)];
+    let stores = open(root.path(), &specs);
+    stores.commit(&[put(0, "k", Some("v")), put(1, "k", Some("v"))], &at(&["t-d"], 3)).unwrap();
+    assert!(stores.lacks_room().is_none());
+    drop(stores);
+
+    let full = Error::folder("write", root.path())(std::io::Error::from_raw_os_error(28));
+    assert!(full.is_disk_full(), "{full}");
+    // Another store than the database has, too: its list cannot be written now.
+    let more = [on_disk("d"), in_memory("m", 10_000), on_disk("new")];
+    let stores = TaskStores::shut(root.path(), &more, &resources(), &full).unwrap();
+    let reason = stores.lacks_room().unwrap();
+    assert!(
+        reason.contains("disk full: cannot write ") && reason.ends_with("No space left on device (os error 28)"),
+        "{reason}"
+    );
+    assert_eq!(stores.checkpoint(), at(&["t-d"], 3));
+    stores.get(StoreIndex(0), b"k").unwrap_err();
+    assert!(matches!(stores.commit(&[put(0, "k", Some("w"))], &at(&["t-d"], 4)), Err(Error::Shut { .. })));
+    assert!(matches!(stores.restore(&[put(0, "k", Some("w"))]), Err(Error::Shut { .. })));
+
+    stores.reopen().unwrap();
+    assert!(stores.lacks_room().is_none() && stores.checkpoint() == at(&["t-d"], 3));
+    assert_eq!(all(&stores, 0), pairs(&[("k", "v")]));
+    assert_eq!(all(&stores, 1), pairs(&[("k", "v")]));
+    stores.commit(&[put(2, "k", Some("w"))], &at(&["t-d"], 4)).unwrap();
+    // Opened anew while it works: what is not durable may go, what is committed stays, and is counted once in memory.
+    stores.reopen().unwrap();
+    assert_eq!((stores.checkpoint(), stores.memory_bytes()), (at(&["t-d"], 4), ROW_OVERHEAD + 2));
+    assert_eq!(all(&stores, 2), pairs(&[("k", "w")]));
+
+    // Where there is no database yet, there is no checkpoint either.
+    let stores = TaskStores::shut(&root.path().join("none"), &specs, &resources(), &full).unwrap();
+    assert_eq!(stores.checkpoint(), Checkpoint::default());
+    stores.reopen().unwrap();
+    stores.commit(&[put(0, "k", Some("v"))], &Checkpoint::default()).unwrap();
 }
 
 #[test]

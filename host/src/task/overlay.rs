@@ -30,16 +30,21 @@ impl Overlay {
         self.writes.get(at).map(|write| write.entry.as_ref())
     }
 
-    /// Takes a write over what was there.
+    /// Takes a write over what was there, in memory of its own: what it came in may be a small part of a large fetch or answer,
+    /// which would be held until the commit.
     pub fn apply(&mut self, write: StateWrite) {
         let Some(keys) = self.at.get_mut(usize::from(write.store.0)) else { return };
-        self.bytes += size(&write);
-        if let Some(&at) = keys.get(&write.key) {
+        let StateWrite { store, key, entry } = write;
+        let entry = entry.map(|entry| Entry { value: Bytes::copy_from_slice(&entry.value), ..entry });
+        if let Some(&at) = keys.get(&key) {
             if let Some(slot) = self.writes.get_mut(at) {
                 self.bytes -= size(slot);
-                *slot = write;
+                slot.entry = entry;
+                self.bytes += size(slot);
             }
         } else {
+            let write = StateWrite { store, key: Bytes::copy_from_slice(&key), entry };
+            self.bytes += size(&write);
             keys.insert(write.key.clone(), self.writes.len());
             self.writes.push(write);
         }
@@ -63,9 +68,12 @@ impl Overlay {
     }
 }
 
+/// Bytes that a write takes besides itself: its place by key, two allocations with their counts of references.
+const OVERHEAD: usize = 160;
+
 /// Bytes that a write counts for.
 fn size(write: &StateWrite) -> usize {
-    write.key.len() + write.entry.as_ref().map_or(0, Entry::size) + size_of::<StateWrite>()
+    write.key.len() + write.entry.as_ref().map_or(0, Entry::size) + size_of::<StateWrite>() + OVERHEAD
 }
 
 #[cfg(test)]
@@ -91,5 +99,19 @@ mod tests {
         assert_eq!(overlay.bytes(), bytes, "bytes are those of the last writes");
         overlay.clear();
         assert_eq!((overlay.bytes(), overlay.writes().len(), overlay.get(StoreIndex(0), b"b")), (0, 0, None));
+    }
+
+    #[test]
+    fn it_does_not_hold_the_buffers_that_writes_came_in() {
+        let mut overlay = Overlay::new(1);
+        for last in [1, 2] {
+            let buffer = Bytes::from(vec![last; 1 << 16]);
+            let entry = Entry { timestamp: 0, version: 0, value: buffer.slice(2..4) };
+            overlay.apply(StateWrite { store: StoreIndex(0), key: buffer.slice(..1), entry: Some(entry.clone()) });
+            overlay.apply(StateWrite { store: StoreIndex(0), key: Bytes::from_static(b"k"), entry: Some(entry) });
+            assert!(buffer.is_unique());
+            assert_eq!(overlay.get(StoreIndex(0), b"k").unwrap().unwrap().value, buffer.slice(..2));
+        }
+        assert_eq!(overlay.writes().len(), 3);
     }
 }

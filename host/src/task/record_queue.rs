@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use crate::model::Record;
+use crate::model::{Header, Record};
 
 /// FIFO of a partition. Knows how far it was processed, and whether its end was seen.
 #[derive(Debug, Default)]
 pub struct RecordQueue {
     /// Fetched records, in the order of their offsets.
     records: VecDeque<Record>,
-    /// Bytes of keys, values and headers in `records`.
+    /// Bytes that `records` take.
     bytes: usize,
     /// Next offset to process: everything below is in the task's state, or was nothing.
     position: i64,
@@ -26,7 +26,7 @@ impl RecordQueue {
     /// Takes in what a fetch brought: records, and the exclusive end when the fetcher has reached it.
     pub fn extend(&mut self, records: impl IntoIterator<Item = Record>, end: Option<i64>) {
         for record in records {
-            self.bytes += record.size();
+            self.bytes += bytes(&record);
             self.end = None;
             self.records.push_back(record);
         }
@@ -44,7 +44,7 @@ impl RecordQueue {
     /// Takes the next record; the position moves behind it.
     pub fn pop(&mut self) -> Option<Record> {
         let record = self.records.pop_front()?;
-        self.bytes -= record.size();
+        self.bytes -= bytes(&record);
         self.position = record.offset + 1;
         self.step_over();
         Some(record)
@@ -52,7 +52,7 @@ impl RecordQueue {
 
     /// Puts back a record that was taken last and not processed; the position moves before it.
     pub fn put_back(&mut self, record: Record) {
-        self.bytes += record.size();
+        self.bytes += bytes(&record);
         self.position = record.offset;
         self.records.push_front(record);
     }
@@ -92,6 +92,11 @@ impl RecordQueue {
     }
 }
 
+/// Bytes that a record takes in a queue: its own, and those of what describes it.
+fn bytes(record: &Record) -> usize {
+    record.size() + size_of::<Record>() + record.headers.len() * size_of::<Header>()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,7 +129,7 @@ mod tests {
         let taken = queue.pop().unwrap();
         let bytes = queue.bytes();
         queue.put_back(taken.clone());
-        assert_eq!((queue.position(), queue.len(), queue.bytes()), (3, 2, bytes + taken.size()));
+        assert_eq!((queue.position(), queue.len(), queue.bytes()), (3, 2, bytes + super::bytes(&taken)));
         assert_eq!(queue.pop(), Some(taken));
     }
 }

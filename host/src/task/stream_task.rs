@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::model::{Entry, Logic, Record, StateRead, StateWrite, StoreError, StoreIndex, TaskId, TopicPartition};
-use crate::node::{BatchFailure, Effects, Emitted, Item, Output, Pass, PendingEmit, RecordFailure, Tally};
+use crate::node::{BatchFailure, Effects, Emitted, Item, Output, Pass, RecordFailure, Tally};
 use crate::plan::{NodeKind, OnError, Plan, SourceKind, SubtopologyPlan, TimePolicy};
 
 use super::below::Below;
-use super::pending::last_of_each;
+use super::pending::Pending;
 use super::{Overlay, PartitionGroup, Picked, RecordQueue};
 
 /// Bounds of a task.
@@ -105,8 +105,8 @@ pub struct StreamTask {
     globals: GlobalTables,
     /// Uncommitted state.
     overlay: Overlay,
-    /// States to hand on at the next commit, in the order of their first change.
-    pending: Vec<PendingEmit>,
+    /// States to hand on at the next commit.
+    pending: Pending,
     /// Topic of each sink node.
     sink_topics: Vec<Option<Arc<str>>>,
     /// Topic of dead letters.
@@ -166,7 +166,7 @@ impl StreamTask {
             stores,
             globals,
             overlay,
-            pending: Vec::new(),
+            pending: Pending::default(),
             sink_topics,
             dead_letters: plan.dead_letters.as_deref().map(Arc::from),
             topics,
@@ -202,6 +202,11 @@ impl StreamTask {
     /// Uncommitted state.
     pub fn overlay(&self) -> &Overlay {
         &self.overlay
+    }
+
+    /// Bytes that wait for the commit: state, and what is handed on then.
+    pub fn uncommitted_bytes(&self) -> usize {
+        self.overlay.bytes() + self.pending.bytes()
     }
 
     /// Why it stopped, if it did.
@@ -417,7 +422,7 @@ impl StreamTask {
             self.overlay.apply(write);
         }
         outputs.extend(effects.outputs);
-        self.pending.extend(effects.pending);
+        effects.pending.into_iter().for_each(|change| self.pending.push(change));
         self.step_tally.add(&effects.tally);
         self.dirty = true;
     }
@@ -451,7 +456,7 @@ impl StreamTask {
     /// The states to hand on: the last of each key, in the order of first changes.
     fn take_pending(&mut self) -> Result<Vec<Emitted>, TaskError> {
         let mut emitted = Vec::new();
-        for (node, keys) in last_of_each(std::mem::take(&mut self.pending)) {
+        for (node, keys) in self.pending.take() {
             let kind = self.part().and_then(|part| part.nodes.get(node)).map(|node| &node.kind);
             let Some(NodeKind::Aggregate { store, .. }) = kind else { continue };
             let store = *store;

@@ -57,12 +57,16 @@ pub fn init(options: &Options, sink: impl LineSink) -> Result<(), Error> {
     let writer = LineWriter(sink);
     match options.format {
         Format::Text => tracing_subscriber::fmt()
+            // A log that cannot be written, on a full disk for example, must not end the process: the complaint would.
+            .log_internal_errors(false)
             .with_env_filter(filter)
             .with_ansi(options.colours)
             .with_writer(writer)
             .finish()
             .try_init(),
         Format::Json => tracing_subscriber::fmt()
+            // A log that cannot be written, on a full disk for example, must not end the process: the complaint would.
+            .log_internal_errors(false)
             .json()
             .flatten_event(true)
             .with_env_filter(filter)
@@ -128,6 +132,8 @@ mod tests {
             }
         };
         let subscriber = tracing_subscriber::fmt()
+            // A log that cannot be written, on a full disk for example, must not end the process: the complaint would.
+            .log_internal_errors(false)
             .with_env_filter(filter(options).unwrap())
             .with_ansi(false)
             .with_writer(LineWriter(sink))

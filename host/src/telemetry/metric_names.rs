@@ -63,6 +63,15 @@ pub(super) const COMMIT_DURATION: Metric =
 /// Failed commits.
 pub(super) const COMMIT_FAILURES: Metric =
     metric("weir_commit_failures_total", "Commits given up or of unknown outcome, by outcome.");
+/// Memory of parts.
+pub(super) const MEMORY_USED: Metric =
+    metric("weir_memory_used_bytes", "Memory that each part takes now; parts that count what they take.");
+/// Bounds of parts.
+pub(super) const MEMORY_LIMIT: Metric =
+    metric("weir_memory_limit_bytes", "Memory that each part may take; all: state.memory.");
+/// Memory of the process.
+pub(super) const MEMORY_RESIDENT: Metric =
+    metric("weir_memory_resident_bytes", "Memory that the process takes now, as the system sees it.");
 /// Rebalances.
 pub(super) const REBALANCES: Metric = metric("weir_rebalances_total", "Assignments that the group gave this instance.");
 /// Active plugin.
@@ -81,7 +90,7 @@ pub(super) const PLUGIN_SWAPS: Metric =
 
 /// All of them.
 #[cfg(test)]
-pub(super) const ALL: [Metric; 25] = [
+pub(super) const ALL: [Metric; 28] = [
     BUILD_INFO,
     STATE,
     READY,
@@ -101,6 +110,9 @@ pub(super) const ALL: [Metric; 25] = [
     STORE_PARTITIONS,
     COMMIT_DURATION,
     COMMIT_FAILURES,
+    MEMORY_USED,
+    MEMORY_LIMIT,
+    MEMORY_RESIDENT,
     REBALANCES,
     PLUGIN_INFO,
     PLUGIN_CALL_DURATION,

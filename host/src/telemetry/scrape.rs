@@ -48,6 +48,7 @@ impl Collector for Scrape {
         self.records(out)?;
         self.stores(out)?;
         self.commits(out)?;
+        self.memory(out)?;
         self.plugins(out)
     }
 }
@@ -142,6 +143,16 @@ impl Scrape {
         histograms(out, names::COMMIT_DURATION, [(vec![], &commits.durations)])?;
         let outcomes = [("failed", &commits.failed), ("unknown", &commits.unknown)];
         counters(out, names::COMMIT_FAILURES, outcomes.map(|(outcome, n)| (vec![("outcome", outcome)], n.get())))
+    }
+
+    /// What memory is taken for.
+    fn memory(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let memory = &self.status.memory;
+        let used = memory.parts.iter().map(|part| (vec![("part", part.part.as_str())], part.used));
+        gauges(out, names::MEMORY_USED, used)?;
+        let limits = memory.parts.iter().map(|part| (vec![("part", part.part.as_str())], part.limit));
+        gauges(out, names::MEMORY_LIMIT, limits.chain([(vec![("part", "all")], memory.limit)]))?;
+        gauges(out, names::MEMORY_RESIDENT, memory.resident.map(|bytes| (vec![], bytes)))
     }
 
     /// Plugins: which are active, and how their calls go.
@@ -239,7 +250,8 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        CallFailureKind, Generation, PartitionStatus, PluginStatus, StoreStatus, TableStatus, TaskStatus,
+        CallFailureKind, Generation, MemoryPartStatus, MemoryStatus, PartitionStatus, PluginStatus, StoreStatus,
+        TableStatus, TaskStatus,
     };
 
     /// An instance in mid-restore.
@@ -287,6 +299,11 @@ mod tests {
                 entries: 42,
                 ..StoreStatus::default()
             }],
+            memory: MemoryStatus {
+                limit: 1000,
+                resident: Some(700),
+                parts: vec![MemoryPartStatus { part: "overlays".to_owned(), used: 20, limit: 50 }],
+            },
             ..InstanceStatus::default()
         }
     }
@@ -322,6 +339,10 @@ mod tests {
             r#"weir_join_lookups_total{node="j",result="hit"} 9"#,
             r#"weir_store_entries{store="t"} 42"#,
             r#"weir_store_partitions{store="t"} 3"#,
+            r#"weir_memory_used_bytes{part="overlays"} 20"#,
+            r#"weir_memory_limit_bytes{part="overlays"} 50"#,
+            r#"weir_memory_limit_bytes{part="all"} 1000"#,
+            "weir_memory_resident_bytes 700",
             r#"weir_commit_duration_seconds_bucket{le="0.005"} 1"#,
             r#"weir_commit_duration_seconds_bucket{le="+Inf"} 1"#,
             "weir_commit_duration_seconds_count 1",

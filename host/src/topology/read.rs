@@ -24,7 +24,8 @@ pub(super) fn topology(file: &Path, root: &Table, report: &Report) -> Topology {
     let state = StateOptions::read(root.section("state"));
     let http = HttpOptions::read(root.section("http"));
     let barrier = BarrierOptions::read(root.section("barrier"));
-    let plugins = root.named("plugins").into_iter().map(|(name, section)| PluginOptions::read(name, section)).collect();
+    let plugin = |(name, section)| PluginOptions::read(name, section, state.memory);
+    let plugins = root.named("plugins").into_iter().map(plugin).collect();
 
     let kinds: [(&'static str, Reader); 7] = [
         ("streams", stream),

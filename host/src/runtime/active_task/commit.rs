@@ -21,7 +21,7 @@ impl ActiveTask {
 
     /// Bytes of uncommitted state.
     pub(in crate::runtime) fn overlay_bytes(&self) -> usize {
-        self.task.as_ref().map_or(0, |task| task.overlay().bytes())
+        self.task.as_ref().map_or(0, StreamTask::uncommitted_bytes)
     }
 
     /// The next offset of each stream partition.

@@ -2,6 +2,7 @@
 
 mod again;
 mod commit;
+mod room;
 mod status;
 
 use std::collections::VecDeque;
@@ -66,6 +67,8 @@ pub(in crate::runtime) struct ActiveTask {
     opened: Instant,
     /// When restored rows were made durable last.
     persisted: Instant,
+    /// When to look next whether there is room on the disk.
+    next_look: Instant,
     /// Records processed and dropped in earlier lives of `task`.
     before: u64,
     /// Fetched records on their way.
@@ -78,6 +81,8 @@ pub(in crate::runtime) enum Turn {
     Idle,
     /// Something was done.
     Busy(Vec<Output>),
+    /// It has begun again from its last checkpoint: its streams must be set back to these offsets.
+    Rewound(Vec<(TopicPartition, i64)>),
 }
 
 impl ActiveTask {
@@ -168,7 +173,7 @@ impl ActiveTask {
             Arc::clone(&stores).show(&instance.catalog, store, id.partition, index);
         }
         instance.barrier(|barrier| barrier.opened(id));
-        let task = Self {
+        let mut task = Self {
             id,
             instance: Arc::clone(instance),
             stores,
@@ -184,9 +189,13 @@ impl ActiveTask {
             generation,
             opened: now,
             persisted: now,
+            next_look: now,
             before: 0,
             buffer: VecDeque::new(),
         };
+        if let Some(reason) = task.stores.lacks_room() {
+            task.fail(reason);
+        }
         Ok((task, assigned))
     }
 
@@ -213,6 +222,7 @@ impl ActiveTask {
             TaskState::Restoring => self.restore(ask, now),
             TaskState::WaitingForPeers => self.wait(active, now),
             TaskState::Running => self.run(logic),
+            TaskState::Failed if self.stores.lacks_room().is_some() => Ok(self.wait_for_room(now)),
             TaskState::Failed | TaskState::Closed => Ok(Turn::Idle),
         };
         turn.unwrap_or_else(|reason| {

@@ -6,8 +6,19 @@ use crate::model::{PartitionStatus, TaskStatus};
 use crate::task::{RecordQueue, StreamTask};
 
 use super::ActiveTask;
+use crate::runtime::memory::ThreadMemory;
 
 impl ActiveTask {
+    /// What it holds in memory.
+    pub(in crate::runtime) fn memory(&self) -> ThreadMemory {
+        let queues = self.task.iter().flat_map(|task| task.queues()).map(RecordQueue::bytes).sum::<usize>();
+        ThreadMemory {
+            overlays: self.overlay_bytes() as u64,
+            queues: queues as u64,
+            memory_stores: self.stores.memory_bytes(),
+        }
+    }
+
     /// What `/v1/status` says of it.
     pub(in crate::runtime) fn status(&self, thread: usize, now: Instant) -> TaskStatus {
         let positions = self.stream_positions();

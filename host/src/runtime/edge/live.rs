@@ -171,6 +171,22 @@ impl Stores for TaskStores {
         Self::clear(self, store)
     }
 
+    fn lacks_room(&self) -> Option<String> {
+        Self::lacks_room(self)
+    }
+
+    fn has_room(&self) -> bool {
+        Self::has_room(self)
+    }
+
+    fn reopen(&self) -> Result<(), store::Error> {
+        Self::reopen(self)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        Self::memory_bytes(self)
+    }
+
     fn show(self: Arc<Self>, catalog: &Catalog, store: &StorePlan, partition: i32, index: StoreIndex) {
         catalog.open(&store.name, store.origin.kind(), partition, self, index);
     }

@@ -174,6 +174,26 @@ pub(super) trait Stores: StateRead + Send + Sync {
     /// Drops all entries of a store, and the checkpoint's offsets of its topic.
     fn clear(&self, store: StoreIndex) -> Result<(), store::Error>;
 
+    /// Why nothing can be written: there was no room on the disk. It stays so until [`Self::reopen`].
+    fn lacks_room(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether there is room on the disk now.
+    fn has_room(&self) -> bool {
+        true
+    }
+
+    /// Opens them anew, as they were last written.
+    fn reopen(&self) -> Result<(), store::Error> {
+        Ok(())
+    }
+
+    /// Bytes that the rows of stores in memory take.
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+
     /// Lets queries read one of them.
     fn show(self: Arc<Self>, catalog: &Catalog, store: &StorePlan, partition: i32, index: StoreIndex);
 }

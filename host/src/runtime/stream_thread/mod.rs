@@ -323,6 +323,10 @@ impl StreamThread {
             let mut ask = asker(&self.instance, self.index);
             match task.turn(&mut self.logic, generation, &mut ask, now) {
                 Turn::Idle => {}
+                Turn::Rewound(streams) => {
+                    busy = true;
+                    self.seek.extend(streams);
+                }
                 Turn::Busy(outputs) => {
                     busy = true;
                     if let Err(error) = self.committer.send(outputs) {

@@ -6,7 +6,8 @@ use std::time::Instant;
 use crate::kafka;
 use crate::model::{Generation, TaskId, TaskState, TaskStatus};
 
-use super::{PUBLISH, StreamThread};
+use super::{ActiveTask, PUBLISH, StreamThread};
+use crate::runtime::memory::ThreadMemory;
 
 impl StreamThread {
     /// Notes that a task is not open.
@@ -35,6 +36,8 @@ impl StreamThread {
     /// Publishes the tasks' status.
     pub(super) fn publish(&mut self, now: Instant) {
         self.next_publish = now + PUBLISH;
+        let memory = self.tasks.values().map(ActiveTask::memory).fold(ThreadMemory::default(), ThreadMemory::plus);
+        self.instance.shared.memory.tell(self.index, memory);
         let mut tasks: Vec<TaskStatus> = self.tasks.values().map(|task| task.status(self.index, now)).collect();
         tasks.extend(self.unopened.iter().cloned());
         self.instance.shared.publish(self.index, tasks);

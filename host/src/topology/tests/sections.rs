@@ -111,14 +111,14 @@ fn kafka_properties_that_weir_owns_and_java_names() {
 group.id = "g"
 sasl.jaas.config = "x"
 "key.serializer" = "x"
-fetch.max.bytes = [1]
+linger.ms = [1]
 commit.interval.ms = 5
 "#,
         r#"
 weir.toml:2:7: [kafka] has group.id, which Weir sets itself: the consumer group is app.id; remove it, or change app.id
 weir.toml:3:11: [kafka] has sasl.jaas.config, which is no property of librdkafka; write its user as "sasl.username" and its password as "sasl.password"
 weir.toml:4:1: [kafka] has key.serializer, which is no property of librdkafka; remove it: plugins read and write the records' bytes themselves
-weir.toml:5:19: kafka.fetch.max.bytes is an array; write a string or a number, such as "fetch.max.bytes" = "…" (lists with commas)
+weir.toml:5:13: kafka.linger.ms is an array; write a string or a number, such as "linger.ms" = "…" (lists with commas)
 weir.toml:6:17: [kafka] has commit.interval.ms, which is no property of librdkafka; set app.commit_interval, such as "100 ms"
 "#,
     );

@@ -14,7 +14,7 @@ fn last_byte(key: &[u8], partitions: i32) -> i32 {
 /// Stores of one task with one store `s`, holding these keys, each with itself as value.
 fn holding(dir: &Path, kind: StoreKind, keys: &[&str]) -> Arc<TaskStores> {
     let spec = StoreSpec { name: "s".to_owned(), kind, topic: "t".to_owned() };
-    let stores = TaskStores::open(dir, &[spec], &Resources::new(8 << 20)).unwrap();
+    let stores = TaskStores::open(dir, &[spec], &Resources::new(8 << 20, 1)).unwrap();
     let writes: Vec<StateWrite> = keys
         .iter()
         .map(|key| {
