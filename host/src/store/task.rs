@@ -18,6 +18,7 @@ use super::layout::{self, Number};
 use super::memory::{Change, MemoryStore};
 use super::numbering::Numbering;
 use super::{Error, Resources};
+use crate::fault;
 use crate::model::{Checkpoint, Entry, StateRead, StateWrite, StoreError, StoreIndex};
 
 /// How long opening waits for the last reader of the same database to let go of it.
@@ -113,6 +114,7 @@ impl TaskStores {
         let known = numbering.clone().unwrap_or_default();
         let now = known.renumber(specs).ok_or_else(|| Error::TooManyStores { dir: dir.to_path_buf() })?;
         if numbering.as_ref() != Some(&now.numbering) {
+            fault::point("store.created");
             let mut batch = WriteBatch::default();
             batch.put(layout::FORMAT_KEY, layout::FORMAT.to_string());
             put(&mut batch, layout::TABLES_KEY, &now.numbering, &database)?;
@@ -290,6 +292,7 @@ impl TaskStores {
         if writer.unlogged {
             self.database.flush()?;
             writer.unlogged = false;
+            fault::point("store.flushed");
         }
         Ok(())
     }
