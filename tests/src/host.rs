@@ -208,6 +208,17 @@ impl Host {
         status.with_context(|| self.log())
     }
 
+    /// Waits until a SIGSTOP has stopped it.
+    pub fn wait_stopped(&self) -> Result<()> {
+        let stat = format!("/proc/{}/stat", self.pid());
+        let stopped = wait::until("a stopped process", TIMEOUT, || {
+            let stat = std::fs::read_to_string(&stat)?;
+            ensure!(stat.contains(") T "), "{stat}");
+            Ok(())
+        });
+        stopped.with_context(|| self.log())
+    }
+
     /// What it logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()

@@ -170,12 +170,7 @@ fn a_process_can_be_stopped_at_a_point() -> Result<()> {
     let mut lives = Lives::new(1, "exactly-once")?;
     lives.feed(PART)?;
     let mut host = Host::spawn(&lives.setup().fault("commit.records-flushed:STOP"))?;
-    let stat = format!("/proc/{}/stat", host.pid());
-    wait::until("a stopped process", TIMEOUT, || {
-        let stat = fs::read_to_string(&stat)?;
-        ensure!(stat.contains(") T "), "{stat}");
-        Ok(())
-    })?;
+    host.wait_stopped()?;
     host.signal("CONT")?;
     wait_caught_up(&lives.broker).with_context(|| host.log())?;
     ensure!(host.terminate()?.success(), "{}", host.log());

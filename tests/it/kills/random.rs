@@ -52,7 +52,7 @@ fn at_random_moments(guarantee: &'static str, kills: usize) -> Result<()> {
     };
     eprintln!("{guarantee}: {kills} kills, WEIR_SEED={seed}");
     let mut random = Random(seed);
-    let mut lives = Lives::new(2, guarantee)?;
+    let mut lives = Lives::new(4, guarantee)?;
     let result = lives.live_again_and_again(&mut random, kills);
     let log = std::fs::read_to_string(lives.state.with_extension("log")).unwrap_or_default();
     result.with_context(|| format!("WEIR_SEED={seed}: {log}"))
