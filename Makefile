@@ -1,5 +1,5 @@
 # The commands of README.md. Each sets the machine up first (scripts/setup.sh): Rust and make are all that must be there.
-.PHONY: demo build test
+.PHONY: demo build test test-slow
 
 # The host and the plugins, then the race between tables and streams. It goes on serving; ARGS=--exit ends it after the comparison.
 demo:
@@ -23,3 +23,9 @@ test:
 	cd plugins && cargo test --workspace --locked
 	@scripts/plugins.sh
 	cargo test --workspace --locked --no-fail-fast
+
+# The long forms of some of these tests: `kill -9` fifty times, and a network that stands still for a minute.
+test-slow:
+	@scripts/setup.sh test
+	@scripts/plugins.sh
+	WEIR_SLOW=1 cargo test --workspace --locked --test it -- --nocapture kills::random network::everything

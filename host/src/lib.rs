@@ -7,6 +7,7 @@
 pub mod model;
 // Level 1
 pub mod config;
+pub mod fault;
 pub mod telemetry;
 // Level 2
 pub mod topology;

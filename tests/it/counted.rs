@@ -108,7 +108,7 @@ impl Counted {
     /// A run of the topology with its state in `state`; heartbeats are quick, sessions long.
     pub(crate) fn setup<'a>(&self, state: &'a Path) -> Result<Setup<'a>> {
         let topology = self.topology("counted", &[])?;
-        let setup = Setup { topology, bootstrap: self.bootstrap(), state, set: Vec::new() };
+        let setup = Setup { topology, bootstrap: self.bootstrap(), state, set: Vec::new(), fault: None };
         Ok(setup.set("kafka.heartbeat.interval.ms", "300"))
     }
 

@@ -82,6 +82,18 @@ impl Grown {
         ensure!(got.len() == self.all.len(), "{} keys of {}", got.len(), self.all.len());
         Ok(())
     }
+
+    /// No value of Kafka Streams' is missing, and they come in its order; any may come again with those after it.
+    pub(crate) fn assert_none_missing(&self, broker: &Broker) -> Result<()> {
+        let got = values(broker)?;
+        for (key, want) in &self.all {
+            let mut got = got.get(key).with_context(|| format!("no output for {key}"))?.iter();
+            for (number, want) in want.iter().enumerate() {
+                ensure!(got.any(|got| got == want), "{key}: output {number} is missing: {want}");
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The values of each key on the output topic, in order, with the order of topics left to chance: from one to the next

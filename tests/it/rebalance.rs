@@ -1,25 +1,21 @@
 //! Instances come and go while records flow.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use weir::kafka::{ClientSettings, TransactionalProducer};
 use weir::model::Record;
 use weir_tests::host::TIMEOUT;
-use weir_tests::{Broker, Host, topics, wait};
+use weir_tests::{Broker, Host, topics};
 
 use crate::counted::{self, Counted, PARTITIONS, TABLE, restores};
 use crate::crash::{IMPATIENT, setup, wait_under_way};
+use crate::flow::{CHUNK, Flow};
 use crate::grown::{self, Grown};
 use crate::projekt::{create_topics, wait_caught_up};
 
-/// Records that the feeder writes at once.
-const CHUNK: usize = 60;
-
 /// Waits until the instance has so many tasks and they all run.
-fn wait_tasks(host: &Host, tasks: std::ops::RangeInclusive<usize>) -> Result<()> {
+pub(crate) fn wait_tasks(host: &Host, tasks: std::ops::RangeInclusive<usize>) -> Result<()> {
     host.wait_status("its share of the tasks", |status| {
         let found = status["tasks"].as_array().context("tasks")?;
         ensure!(tasks.contains(&found.len()), "{} tasks", found.len());
@@ -38,61 +34,32 @@ fn instances_come_and_go_while_records_flow() -> Result<()> {
     topics::produce_all(&broker.bootstrap_servers(), &input.tables)?;
     let states = ["a", "b", "c"].map(|name| dir.path().join(name));
     let start = |state: usize| Host::start(&setup(&broker, &states[state], "exactly-once").set("app.threads", "2"));
-    let progress = grown::progress(&broker)?;
-    let (fed, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-
-    thread::scope(|scope| -> Result<()> {
-        // A little ahead of the commits all the time.
-        let feeder = scope.spawn(|| -> Result<()> {
-            for chunk in input.streams.chunks(CHUNK) {
-                topics::produce_all(&broker.bootstrap_servers(), chunk)?;
-                let now = fed.fetch_add(chunk.len(), Ordering::SeqCst) + chunk.len();
-                wait::until("progress", TIMEOUT, || {
-                    let committed = progress.committed()?;
-                    let near = usize::try_from(committed)? + 3 * CHUNK >= now || stop.load(Ordering::SeqCst);
-                    ensure!(near, "{committed} of {now} offsets");
-                    Ok(())
-                })?;
-            }
-            Ok(())
-        });
-        let flows = |sixths: usize| {
-            wait::until("records", TIMEOUT, || {
-                let now = fed.load(Ordering::SeqCst);
-                ensure!(now * 6 >= input.streams.len() * sixths || feeder.is_finished(), "{now} records");
-                Ok(())
-            })
-        };
-        let come_and_go = || -> Result<()> {
-            let mut a = start(0)?;
-            let mut b = start(1)?;
-            wait_tasks(&a, 4..=4)?;
-            flows(1)?;
-            let mut c = start(2)?;
-            wait_tasks(&c, 2..=3)?;
-            flows(2)?;
-            ensure!(a.terminate()?.success(), "{}", a.log());
-            wait_tasks(&b, 4..=4)?;
-            flows(3)?;
-            b.kill()?;
-            wait_tasks(&c, 8..=8)?;
-            flows(4)?;
-            // Its state is older than the changelogs now.
-            let mut a = start(0)?;
-            wait_tasks(&a, 4..=4)?;
-            flows(6)?;
-            wait_caught_up(&broker).with_context(|| format!("{}\n{}", a.log(), c.log()))?;
-            ensure!(a.terminate()?.success(), "{}", a.log());
-            ensure!(c.terminate()?.success(), "{}", c.log());
-            Ok(())
-        };
-        let result = come_and_go();
-        stop.store(true, Ordering::SeqCst);
-        let logs =
-            || states.iter().map(|state| std::fs::read_to_string(state.with_extension("log")).unwrap_or_default());
-        result.with_context(|| logs().collect::<Vec<_>>().join("\n----\n"))?;
-        feeder.join().map_err(|_| anyhow!("the feeder panicked"))?
-    })?;
+    let flow = Flow::new(&broker, &input.streams)?;
+    let come_and_go = || -> Result<()> {
+        let mut a = start(0)?;
+        let mut b = start(1)?;
+        wait_tasks(&a, 4..=4)?;
+        flow.wait(1, 6)?;
+        let mut c = start(2)?;
+        wait_tasks(&c, 2..=3)?;
+        flow.wait(2, 6)?;
+        ensure!(a.terminate()?.success(), "{}", a.log());
+        wait_tasks(&b, 4..=4)?;
+        flow.wait(3, 6)?;
+        b.kill()?;
+        wait_tasks(&c, 8..=8)?;
+        flow.wait(4, 6)?;
+        // Its state is older than the changelogs now.
+        let mut a = start(0)?;
+        wait_tasks(&a, 4..=4)?;
+        flow.wait(6, 6)?;
+        wait_caught_up(&broker).with_context(|| format!("{}\n{}", a.log(), c.log()))?;
+        ensure!(a.terminate()?.success(), "{}", a.log());
+        ensure!(c.terminate()?.success(), "{}", c.log());
+        Ok(())
+    };
+    let logs = || states.iter().map(|state| std::fs::read_to_string(state.with_extension("log")).unwrap_or_default());
+    flow.during(come_and_go).with_context(|| logs().collect::<Vec<_>>().join("\n----\n"))?;
     input.assert_last(&broker)?;
     grown::assert_chain(&broker)
 }

@@ -28,7 +28,7 @@ fn take_over(broker: &Broker, id: &str) -> Result<TransactionalProducer> {
 }
 
 /// Refuses the next commit of every stream thread.
-fn fence(broker: &Broker, host: &Host) -> Result<()> {
+pub(crate) fn fence(broker: &Broker, host: &Host) -> Result<()> {
     let instance = host.status()?["instance"].as_str().context("instance")?.to_owned();
     for thread in 0..THREADS {
         take_over(broker, &format!("projekt-{instance}-{thread}"))?;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::classpath;
+use crate::proxy::Proxy;
 
 /// Starts its arguments in the background and prints their pid; then sends them the signal that it reads, KILL at the end of
 /// the input, and waits for their end.
@@ -47,12 +48,22 @@ impl Broker {
 
     /// The same with more lines for its server.properties.
     pub fn start_with(dir: &Path, properties: &str) -> Result<Self> {
+        Self::start_behind(dir, properties, None)
+    }
+
+    /// The same with a second address, which leads through a proxy: who connects there is sent back there.
+    pub fn start_behind(dir: &Path, properties: &str, proxy: Option<&Proxy>) -> Result<Self> {
         fs::create_dir_all(dir)?;
         let mut last = None;
         // Another process may take a port between our look and the broker's.
         for _ in 0..3 {
-            let (port, controller) = free_ports()?;
-            fs::write(dir.join("server.properties"), server_properties(dir, port, controller, properties))?;
+            let [port, controller, behind] = free_ports()?;
+            let mut text = server_properties(dir, port, controller, properties);
+            if let Some(proxy) = proxy {
+                text.push_str(&second_listener(port, controller, behind, proxy.port()));
+                proxy.lead_to(behind);
+            }
+            fs::write(dir.join("server.properties"), text)?;
             format(dir)?;
             let mut broker = Self { dir: dir.to_owned(), port, process: None };
             match broker.restart() {
@@ -165,9 +176,9 @@ impl Drop for Process {
     }
 }
 
-/// Two free ports below the kernel's range for outgoing connections: a client that connects to a stopped broker's port from
+/// Three free ports below the kernel's range for outgoing connections: a client that connects to a stopped broker's port from
 /// that range can get the very same port and connect to itself.
-fn free_ports() -> Result<(u16, u16)> {
+fn free_ports() -> Result<[u16; 3]> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end: u16 = range.split_whitespace().next().and_then(|low| low.parse().ok()).unwrap_or(32_768);
     let (low, high) = if end > 12_000 { (10_000, end) } else { (10_000, 65_000) };
@@ -177,7 +188,8 @@ fn free_ports() -> Result<(u16, u16)> {
     let mut free = (0..high - low)
         .map(|i| low + ((offset + u32::from(i)) % u32::from(high - low)) as u16)
         .filter(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok());
-    free.next().zip(free.next()).context("no free port")
+    let mut next = || free.next().context("no free port");
+    Ok([next()?, next()?, next()?])
 }
 
 /// Gives `dir` the form that the broker wants. The form is the same for all: made once, then copied.
@@ -221,6 +233,16 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Settings that replace those above them: a listener on `behind`, for which clients are told another port.
+fn second_listener(port: u16, controller: u16, behind: u16, told: u16) -> String {
+    format!(
+        "listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller},BEHIND://127.0.0.1:{behind}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},BEHIND://127.0.0.1:{told}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,BEHIND:PLAINTEXT
+"
+    )
 }
 
 /// The broker's settings.

@@ -46,19 +46,28 @@ pub struct Setup<'a> {
     pub state: &'a Path,
     /// More settings, as `--set`.
     pub set: Vec<(String, String)>,
+    /// Where the process shall end itself: see `weir::fault`.
+    pub fault: Option<String>,
 }
 
 impl<'a> Setup<'a> {
     /// The topology `plugins/NAME/weir.toml` with its state in `state`.
     pub fn new(name: &str, bootstrap: String, state: &'a Path) -> Self {
         let topology = root().join("plugins").join(name).join("weir.toml");
-        Self { topology, bootstrap, state, set: Vec::new() }
+        Self { topology, bootstrap, state, set: Vec::new(), fault: None }
     }
 
     /// With one more setting.
     #[must_use]
     pub fn set(mut self, path: &str, value: &str) -> Self {
         self.set.push((path.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With a fault: `NAME[:N][:STOP]`, NAME one of `weir::fault::POINTS`.
+    #[must_use]
+    pub fn fault(mut self, fault: &str) -> Self {
+        self.fault = Some(fault.to_owned());
         self
     }
 }
@@ -136,6 +145,9 @@ impl Host {
         command.args(["--set", &format!("http.listen=127.0.0.1:{port}")]);
         for (path, value) in &setup.set {
             command.args(["--set", &format!("{path}={value}")]);
+        }
+        if let Some(fault) = &setup.fault {
+            command.env("WEIR_FAULT", fault);
         }
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).spawn()?;
         Ok(Self { child, port, log })
@@ -218,6 +230,17 @@ impl Host {
     pub fn wait_end(&mut self) -> Result<ExitStatus> {
         let status = wait::until("the end of weir", TIMEOUT, || self.child.try_wait()?.context("it runs"));
         status.with_context(|| self.log())
+    }
+
+    /// Waits until a SIGSTOP has stopped it.
+    pub fn wait_stopped(&self) -> Result<()> {
+        let stat = format!("/proc/{}/stat", self.pid());
+        let stopped = wait::until("a stopped process", TIMEOUT, || {
+            let stat = std::fs::read_to_string(&stat)?;
+            ensure!(stat.contains(") T "), "{stat}");
+            Ok(())
+        });
+        stopped.with_context(|| self.log())
     }
 
     /// What it logged.

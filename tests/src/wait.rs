@@ -16,3 +16,8 @@ pub fn until<T>(what: &str, timeout: Duration, mut ask: impl FnMut() -> Result<T
         }
     }
 }
+
+/// Lets time pass, where nothing is waited for but another moment: for what shall happen at any.
+pub fn moment(duration: Duration) {
+    thread::sleep(duration);
+}

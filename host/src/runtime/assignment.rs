@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use crate::fault;
 use crate::kafka::{Committed, LogRange, RebalanceListener};
 use crate::model::{TaskId, TopicPartition};
 use crate::plan::{Plan, SourceKind};
@@ -202,6 +203,7 @@ impl RebalanceListener for Assignment {
     fn assigned(&self, partitions: Vec<TopicPartition>) -> Vec<(TopicPartition, i64)> {
         let Some(instance) = self.instance() else { return Vec::new() };
         let given = self.given(&instance, &partitions);
+        fault::point("assignment.begun");
         tracing::info!(tasks = given.tasks.keys().map(ToString::to_string).collect::<Vec<_>>().join(" "), "assigned");
         let streams = given.streams();
         let committed = persistently(
@@ -228,6 +230,7 @@ impl RebalanceListener for Assignment {
                 Err(error) => tracing::error!("a stream thread did not open its tasks in time: {error}"),
             }
         }
+        fault::point("assignment.opened");
         instance.prober.watch(assigned.iter().map(|(partition, _)| partition.clone()).collect());
         instance.counters.rebalances.inc();
         instance.shared.assigned.store(true, std::sync::atomic::Ordering::SeqCst);
@@ -239,6 +242,7 @@ impl RebalanceListener for Assignment {
         tracing::info!(partitions = partitions.len(), lost, "revoked");
         instance.shared.assigned.store(false, std::sync::atomic::Ordering::SeqCst);
         instance.prober.watch(Vec::new());
+        fault::point("revocation.begun");
         let mut waiting = Vec::new();
         for mailbox in instance.mailboxes.get().into_iter().flatten() {
             let (done, closed) = crossbeam_channel::bounded(1);
@@ -252,6 +256,7 @@ impl RebalanceListener for Assignment {
                 Err(error) => tracing::error!("a stream thread did not close its tasks in time: {error}"),
             }
         }
+        fault::point("revocation.done");
     }
 }
 

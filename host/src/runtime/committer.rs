@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::config::Guarantee;
+use crate::fault;
 use crate::kafka;
 use crate::model::{CommitId, Generation, Record, TaskId, TopicPartition};
 use crate::node::Output;
@@ -97,6 +98,7 @@ impl Committer {
             self.connecting = Some(producer).filter(|_| error.is_retriable());
             return Err(error);
         }
+        fault::point("transactions.ready");
         tracing::info!(id = self.transactional_id, "transactions can begin");
         self.producer = Some(producer);
         self.open = false;
@@ -120,6 +122,7 @@ impl Committer {
                 producer.send(&output.topic, &output.record)?;
             }
             producer.poll();
+            fault::point("outputs.sent");
             return Ok(());
         }
         self.begin()?;
@@ -128,6 +131,7 @@ impl Committer {
             producer.send(&output.topic, None, &output.record, None)?;
         }
         producer.poll();
+        fault::point("outputs.sent");
         Ok(())
     }
 
@@ -197,7 +201,9 @@ impl Committer {
         if offsets.is_empty() && !changes && !self.open {
             return Ok(Positions::new());
         }
+        fault::point("commit.outputs-flushed");
         self.begin()?;
+        fault::point("commit.transaction-begun");
         let producer = self.producer.as_ref().ok_or_else(unconnected)?;
         let mut tags: Vec<(TaskId, &TopicPartition)> = Vec::new();
         for (id, task) in tasks {
@@ -217,6 +223,9 @@ impl Committer {
                 };
                 producer.send(&changelog.topic, Some(changelog.partition), &record, Some(tag))?;
             }
+            if !of_store.is_empty() {
+                fault::point("commit.changelog-sent");
+            }
         }
         if !offsets.is_empty() {
             let group = group.ok_or_else(|| kafka::Error::Client {
@@ -224,6 +233,7 @@ impl Committer {
                 reason: "its place in the group is not known".to_owned(),
             })?;
             self.patiently(began, |slice| producer.send_offsets(&offsets, group, slice))?;
+            fault::point("commit.offsets-added");
         }
         self.patiently(began, |slice| producer.flush(slice))?;
         let mut positions = Positions::new();
@@ -233,8 +243,10 @@ impl Committer {
             }
         }
         attempt.positions = Some(positions.clone());
+        fault::point("commit.records-flushed");
         self.patiently(began, |slice| producer.commit(slice))?;
         self.open = false;
+        fault::point("commit.ended");
         Ok(positions)
     }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::fault;
 use crate::kafka::{LogRange, Waker};
 use crate::model::{Checkpoint, Entry, Record, RestoreStatus, StateWrite, StoreIndex, TopicPartition};
 use crate::restore::Progress;
@@ -104,6 +105,7 @@ impl Feed {
             }
             stores.clear(self.store).map_err(|error| super::chain(&error))?;
             checkpoint.forget(topic);
+            fault::point("restore.cleared");
         }
         instance.topics.note(&self.partition, checkpoint);
         let mut progress = Progress::new(&self.name, self.partition.clone(), start, instance.clock(now));
@@ -112,6 +114,7 @@ impl Feed {
             instance.reader.open(&[(self.partition.clone(), start)], waker).map_err(|error| super::chain(&error))?;
         self.queue = queues.pop();
         self.progress = Some(progress);
+        fault::point("restore.opened");
         Ok(())
     }
 
@@ -137,6 +140,7 @@ impl Feed {
             stores.restore(&writes).map_err(|error| super::chain(&error))?;
             instance.counters.restored.add(records);
             progress.applied(position, records);
+            fault::point("restore.batch");
         }
         if let Some(end) = polled.end {
             progress.end_of_partition(end);

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::fault;
 use crate::kafka::{self, ClientSettings, LogEnds, SourceConsumer, TableReader, TopicAdmin, TopicLog};
 use crate::model::InstanceState;
 use crate::plan::{FunctionKind, MemoryPlan, NodeKind, Plan};
@@ -367,7 +368,9 @@ impl Running {
     /// Ends the membership (tasks commit and close), then the threads. `result`: why.
     fn end(self, result: &Result<(), Error>) -> Result<(), Error> {
         let started = Instant::now();
+        fault::point("shutdown.begun");
         let mut ended = membership::end(&self.source, self.instance.options.on_stop, result);
+        fault::point("shutdown.left");
         self.assignment.close_stores();
         for (mailbox, _) in &self.threads {
             mailbox.send(Event::Stop);
@@ -387,6 +390,7 @@ impl Running {
         self.instance.wake_all();
         let globals = self.globals.join().unwrap_or_else(|_| Err(Error::Panicked { name: "global-tables".to_owned() }));
         tracing::info!(seconds = started.elapsed().as_secs_f64(), "stopped");
+        fault::point("shutdown.ended");
         // What a table found wrong is the reason, the rest its consequence.
         globals.and(ended)
     }

@@ -15,6 +15,7 @@ use super::database::{Database, look};
 use super::layout::{self, Number};
 use super::memory::{Change, MemoryStore};
 use super::{Error, Resources};
+use crate::fault;
 use crate::model::{Checkpoint, Entry, StateRead, StateWrite, StoreError, StoreIndex};
 
 /// How long opening waits for the last reader of the same database to let go of it.
@@ -137,6 +138,7 @@ impl TaskStores {
     /// Writes what must be there before the stores are used, and fills those in memory.
     fn begin(&self, arranged: Arranged) -> Result<(), Error> {
         if let Some(batch) = arranged.batch {
+            fault::point("store.created");
             self.database.write(batch)?;
         }
         self.stores.iter().try_for_each(|store| store.fill(&self.database))
@@ -329,6 +331,7 @@ impl TaskStores {
         if writer.unlogged {
             self.database.flush()?;
             writer.unlogged = false;
+            fault::point("store.flushed");
         }
         Ok(())
     }

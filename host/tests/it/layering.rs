@@ -73,7 +73,7 @@ fn the_source_keeps_the_rules() {
 }
 
 /// All Rust files of the project, relative to its root, sorted.
-fn rust_files(root: &Path) -> Vec<String> {
+pub(crate) fn rust_files(root: &Path) -> Vec<String> {
     let mut folders: Vec<PathBuf> = ["host", "guest-sdk", "plugins", "tests"].map(PathBuf::from).into();
     let mut files = Vec::new();
     while let Some(folder) = folders.pop() {

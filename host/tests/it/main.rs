@@ -1,6 +1,8 @@
 //! The host's integration tests, all in one binary, so that the dependencies are linked once.
 
 #[cfg(test)]
+mod fault_points;
+#[cfg(test)]
 mod layering;
 #[cfg(test)]
 mod plugin;

@@ -102,5 +102,5 @@ fn evil(dir: &Path) -> Result<PathBuf> {
 
 /// A run of the topology at `topology` with its state in `state`.
 fn setup<'a>(topology: PathBuf, broker: &Broker, state: &'a Path) -> Setup<'a> {
-    Setup { topology, bootstrap: broker.bootstrap_servers(), state, set: Vec::new() }
+    Setup { topology, bootstrap: broker.bootstrap_servers(), state, set: Vec::new(), fault: None }
 }

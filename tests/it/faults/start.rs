@@ -99,7 +99,8 @@ fn a_port_or_a_state_folder_that_cannot_be_had_ends_it_with_the_reason() -> Resu
     // Nobody is there: none of these looks at the broker first.
     let nowhere = "127.0.0.1:1".to_owned();
     let topology = changed_projekt(dir.path(), &[])?;
-    let run = |state| Setup { topology: topology.clone(), bootstrap: nowhere.clone(), state, set: Vec::new() };
+    let run =
+        |state| Setup { topology: topology.clone(), bootstrap: nowhere.clone(), state, set: Vec::new(), fault: None };
 
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?.to_string();

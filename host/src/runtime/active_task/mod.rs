@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::fault;
 use crate::kafka::{self, LogRange};
 use crate::model::{Checkpoint, Generation, Logic, Record, StoreIndex, TaskId, TaskState, TopicPartition};
 use crate::node::Output;
@@ -346,7 +347,10 @@ impl ActiveTask {
             }
         }
         self.persisted = now;
-        self.stores.persist(&self.checkpoint).map_err(|error| crate::runtime::chain(&error))
+        fault::point("restore.persisting");
+        self.stores.persist(&self.checkpoint).map_err(|error| crate::runtime::chain(&error))?;
+        fault::point("restore.persisted");
+        Ok(())
     }
 
     /// The stores are full: from here on rows go through the task.
@@ -359,6 +363,7 @@ impl ActiveTask {
         let seconds = now.duration_since(self.opened).as_secs_f64();
         tracing::info!(task = %self.id, records, seconds, "restored");
         self.to(TaskState::WaitingForPeers);
+        fault::point("restore.finished");
         Ok(())
     }
 

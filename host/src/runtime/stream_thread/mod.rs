@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
+use crate::fault;
 use crate::kafka;
 use crate::model::{TaskId, TaskState, TaskStatus, TopicPartition};
 use crate::task::CommitMetadata;
@@ -206,6 +207,7 @@ impl StreamThread {
         match ActiveTask::open(&self.instance, open, &self.waker, now) {
             Ok((task, assigned)) => {
                 self.tasks.insert(id, task);
+                fault::point("assignment.task-opened");
                 assigned
             }
             Err(reason) => {
@@ -220,13 +222,17 @@ impl StreamThread {
         let now = self.instance.now();
         if !lost && self.unresolved.is_none() && self.committer.is_ready() {
             self.commit(now);
+            fault::point("close.committed");
         }
         if self.unresolved.take().is_some() || lost {
             // What is open belongs to tasks that are gone.
             self.committer.disconnect();
         }
-        let stores = std::mem::take(&mut self.tasks);
-        let stores = stores.into_iter().filter_map(|(id, task)| Some((id, task.close(now)?))).collect();
+        let mut stores = Vec::new();
+        for (id, task) in std::mem::take(&mut self.tasks) {
+            stores.extend(task.close(now).map(|left| (id, left)));
+            fault::point("close.task-closed");
+        }
         self.seek.clear();
         self.group = None;
         self.unopened.clear();
@@ -271,6 +277,7 @@ impl StreamThread {
     /// Finds out what became of the last commit, by what the group has.
     fn resolve(&mut self) -> Result<(), kafka::Error> {
         let Some(attempt) = &self.unresolved else { return Ok(()) };
+        fault::point("recovery.asking");
         let partitions: Vec<TopicPartition> =
             self.tasks.values().flat_map(|task| task.stream_positions().into_keys()).collect();
         let committed = self.instance.source.committed(&partitions, COMMITTED_TIMEOUT)?;
@@ -292,6 +299,7 @@ impl StreamThread {
                 self.rewind();
             }
         }
+        fault::point("recovery.resolved");
         Ok(())
     }
 
@@ -309,8 +317,12 @@ impl StreamThread {
 
     /// Sets streams back.
     fn seek(&mut self) -> Result<(), kafka::Error> {
+        if self.seek.is_empty() {
+            return Ok(());
+        }
         self.instance.source.seek(&self.seek, SEEK_TIMEOUT)?;
         self.seek.clear();
+        fault::point("recovery.sought");
         Ok(())
     }
 
@@ -370,6 +382,7 @@ impl StreamThread {
     /// Goes on with the plugins that wait, if some do.
     fn swap(&mut self) {
         let Some(plugins) = self.next_plugins.take() else { return };
+        fault::point("swap.committed");
         tracing::info!("{}: plugins of generation {}", self.name, plugins.generation());
         self.instance.counters.swaps.inc();
         self.logic = Metered::new(Arc::clone(&plugins).logic(), &self.instance.plan.functions, &self.instance.counters);
@@ -377,6 +390,7 @@ impl StreamThread {
         for task in self.tasks.values_mut() {
             task.retry();
         }
+        fault::point("swap.done");
     }
 
     /// Commits what there is. `false`: it failed, and what became of it isn't known.
@@ -436,13 +450,17 @@ impl StreamThread {
     /// Applies a commit that went through to the stores.
     fn apply(&mut self, commit: &crate::model::CommitId, positions: &super::committer::Positions) {
         let generation = self.plugins.generation();
-        for (id, task) in &mut self.tasks {
+        for (number, (id, task)) in self.tasks.iter_mut().enumerate() {
+            if number > 0 {
+                fault::point("commit.between-stores");
+            }
             let changelogs = positions.get(id).map(Vec::as_slice).unwrap_or_default();
             if let Err(reason) = task.committed(changelogs, commit, generation) {
                 // The state is in the changelog; what is local is older, and stays usable.
                 task.fail(reason);
             }
         }
+        fault::point("commit.applied");
     }
 }
 
