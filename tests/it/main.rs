@@ -14,4 +14,5 @@ mod projekt;
 mod rebalance;
 mod registry;
 mod rewind;
+mod standby;
 mod swap;

@@ -113,6 +113,17 @@ pub fn delete_records(bootstrap: &str, topic: &str, partition: i32, offset: i64)
     Ok(())
 }
 
+/// Deletes a consumer group with its offsets, once it has no member any more.
+pub fn delete_group(bootstrap: &str, group: &str) -> Result<()> {
+    let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
+    until("the end of the group", PATIENCE, || {
+        for result in block_on(admin.delete_groups(&[group], &AdminOptions::new()))? {
+            result.map_err(|(group, code)| anyhow::anyhow!("delete group '{group}': {code}"))?;
+        }
+        Ok(())
+    })
+}
+
 /// A producer for fixtures: large batches, nothing lost silently.
 pub fn producer(bootstrap: &str) -> Result<BaseProducer<Failures>> {
     let mut config = client(bootstrap);

@@ -12,6 +12,9 @@ pub struct StateOptions {
     pub dir: PathBuf,
     /// `memory`: everything: caches, write buffers, overlays, queues, memory stores, plugins. Default 512 MiB.
     pub memory: ByteSize,
+    /// `standby`: losses of instances that leave every task a place where its state is kept up to date already, each about one
+    /// more copy of the state in the cluster (as Kafka Streams' `num.standby.replicas`). Default 0: a task that moves is restored.
+    pub standby: usize,
     /// Where `memory` stands, or the section.
     pub(crate) memory_place: Place,
 }
@@ -23,6 +26,8 @@ impl StateOptions {
     const MIN_MEMORY: ByteSize = ByteSize::mib(64);
     /// Most `memory`: beyond any machine; a slip of the unit.
     const MAX_MEMORY: ByteSize = ByteSize::mib(64 << 20);
+    /// Most `standby`: more copies than anyone keeps of anything.
+    const MAX_STANDBY: u64 = 16;
 
     /// The section's options.
     pub(crate) fn read(mut section: Section<'_>) -> Self {
@@ -33,7 +38,9 @@ impl StateOptions {
         };
         let memory_place = section.value("memory").map_or(section.place, |memory| memory.place);
         let memory = section.bytes("memory", Self::MIN_MEMORY..=Self::MAX_MEMORY, "512 MiB").unwrap_or(Self::MEMORY);
-        let options = Self { dir: section.report.origins.resolve(&dir), memory, memory_place };
+        let standby = section.integer("standby", 0..=Self::MAX_STANDBY).unwrap_or_default();
+        let standby = usize::try_from(standby).unwrap_or_default();
+        let options = Self { dir: section.report.origins.resolve(&dir), memory, standby, memory_place };
         section.finish();
         options
     }

@@ -12,7 +12,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use super::client::{self, Client, ConsumerState, locked};
 use super::error::is_missing;
-use super::{ClientSettings, Error, PartitionQueue, Waker};
+use super::{ClientSettings, Error, GroupMember, PartitionQueue, Waker};
 use crate::model::TopicPartition;
 
 /// Decides what a rebalance means. Called in the thread that polls, which waits for it; the consumer's other methods may be
@@ -132,6 +132,11 @@ impl SourceConsumer {
             reason: "it is no member of the group now".to_owned(),
             fatal: false,
         })
+    }
+
+    /// Who this member is to the group now; `None` while it is no member.
+    pub fn member(&self) -> Option<GroupMember> {
+        GroupMember::of(&self.client)
     }
 
     /// Unsubscribes, waits until the revocation has been served, and leaves the group. The listener is let go.

@@ -30,6 +30,10 @@ pub struct Checkpoint {
     pub commit: CommitId,
     /// The plugins' generation of that commit.
     pub generation: Generation,
+    /// Changelog records of later commits than that are in the store: `streams` is older than the state, and nothing to resume
+    /// from. Only the group knows the offsets that belong to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ahead: bool,
 }
 
 /// Topic partitions as `topic-3` in maps.

@@ -16,6 +16,6 @@ pub use logic::{CallFailure, CallFailureKind, FoldRun, Folded, JoinPair, Logic, 
 pub use record::{Header, Headers, Record};
 pub use state::{Entry, StateRead, StateWrite, StoreError};
 pub use status::{
-    Check, InstanceState, InstanceStatus, PartitionStatus, PluginStatus, RestoreStatus, StoreStatus, TableStatus,
-    TaskState, TaskStatus,
+    Check, InstanceState, InstanceStatus, PartitionStatus, PluginStatus, RestoreStatus, StandbyPartition,
+    StandbyStatus, StoreStatus, TableStatus, TaskState, TaskStatus,
 };

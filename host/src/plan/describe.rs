@@ -29,6 +29,13 @@ impl Display for Description {
             write!(f, ", at most {timeout}, then {}", self.barrier.on_timeout)?;
         }
         writeln!(f)?;
+        match self.standby {
+            0 => {}
+            1 => writeln!(f, "standby: state is kept up to date where tasks go when an instance is lost")?,
+            losses => {
+                writeln!(f, "standby: state is kept up to date where tasks go when up to {losses} instances are lost")?
+            }
+        }
         for part in &self.subtopologies {
             write!(f, "\n{part}")?;
         }

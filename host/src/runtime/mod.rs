@@ -7,12 +7,15 @@
 //!                                                                            ▼
 //!   stream threads: fetch ─▶ task ─▶ outputs, overlay ─▶ commit     (own their tasks)
 //!   global-tables thread: fetch ─▶ stores                           (own reader queues)
+//!   control thread: reports of all instances ─▶ what to stand by for
+//!   standby thread: fetch ─▶ stores of others' tasks                (own reader queues)
 //! ```
 
 mod activation;
 mod active_task;
 mod assignment;
 mod committer;
+mod control;
 mod edge;
 mod error;
 mod event;
@@ -23,6 +26,7 @@ mod instance;
 mod metered;
 mod options;
 mod prober;
+mod standby;
 mod startup;
 mod stream_thread;
 mod supervisor;

@@ -19,12 +19,14 @@ use crate::view::Catalog;
 
 use super::activation::Activation;
 use super::assignment::Assignment;
+use super::control::End;
 use super::edge::{Plugins, StateFolder};
 use super::event::{Event, Mailbox};
 use super::handle::Handle;
 use super::instance::{Instance, Options, Shared};
 use super::options::{Memory, options};
 use super::prober::Prober;
+use super::standby::{self, Standbys};
 use super::{Error, global_tables, startup, stream_thread};
 
 /// How long a poll of the source consumer waits.
@@ -129,6 +131,8 @@ struct Running {
     threads: Vec<(Mailbox, JoinHandle<()>)>,
     /// The global tables' thread.
     globals: JoinHandle<Result<(), Error>>,
+    /// The standbys' threads, if there are to be some.
+    standbys: standby::Threads,
 }
 
 impl Start {
@@ -268,6 +272,7 @@ impl Start {
             barrier: Mutex::new(barrier),
             mailboxes: OnceLock::new(),
             globals: OnceLock::new(),
+            standbys: OnceLock::new(),
             plugins: Mutex::new(self.activation.current().map(|set| set as Arc<dyn Plugins>)),
             started: Instant::now(),
         });
@@ -301,7 +306,12 @@ impl Start {
             let topics: Vec<&str> = inputs.into_iter().collect();
             source.subscribe(&topics).map_err(|e| kafka_error("cannot subscribe", e))?;
         }
-        Ok(Running { instance, source, reader, threads: started, globals })
+        let standbys = match self.cluster {
+            Cluster::Kafka => Standbys::start(&instance, &settings, counts)?,
+            // One process has it to itself.
+            Cluster::Embedded => Vec::new(),
+        };
+        Ok(Running { instance, source, reader, threads: started, globals, standbys })
     }
 }
 
@@ -331,8 +341,11 @@ impl Running {
         for (mailbox, _) in &self.threads {
             mailbox.send(Event::Stop);
         }
+        if let Some(standbys) = self.instance.standbys.get() {
+            standbys.end(if left.is_ok() { End::Left } else { End::Stays });
+        }
         let mut result = left.map_err(|e| kafka_error("cannot leave the group", e));
-        for (_, thread) in self.threads {
+        for thread in self.threads.into_iter().map(|(_, thread)| thread).chain(self.standbys) {
             let name = thread.thread().name().unwrap_or("stream").to_owned();
             while !thread.is_finished() && started.elapsed() < STOP {
                 std::thread::park_timeout(POLL / 10);

@@ -129,12 +129,14 @@ fn state_options() {
 [state]
 dir = 5
 memory = "1 MiB"
+standby = 17
 cache = 1
 "#,
         r#"
 weir.toml:2:7: state.dir is 5; write a string, such as dir = "state"
 weir.toml:3:10: state.memory is "1 MiB"; write a size from 64 MiB to 65536 GiB, such as "512 MiB" (B, KiB, MiB, GiB)
-weir.toml:4:1: unknown key cache in [state]; there are dir and memory
+weir.toml:4:11: state.standby is 17; write a whole number from 0 to 16
+weir.toml:5:1: unknown key cache in [state]; there are dir, memory and standby
 "#,
     );
 }
