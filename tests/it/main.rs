@@ -22,5 +22,6 @@ mod rebalance;
 mod recreated;
 mod registry;
 mod rewind;
+mod standby;
 mod swap;
 mod zombie;

@@ -127,15 +127,6 @@ pub fn add_partitions(bootstrap: &str, topic: &str, count: usize) -> Result<()> 
     Ok(())
 }
 
-/// Deletes a group that has no members, with all that it has committed.
-pub fn delete_group(bootstrap: &str, group: &str) -> Result<()> {
-    let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
-    for result in block_on(admin.delete_groups(&[group], &AdminOptions::new()))? {
-        result.map_err(|(group, code)| anyhow::anyhow!("delete group '{group}': {code}"))?;
-    }
-    Ok(())
-}
-
 /// Deletes the records of a partition below `offset` (-1: all there are).
 pub fn delete_records(bootstrap: &str, topic: &str, partition: i32, offset: i64) -> Result<()> {
     let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
@@ -146,6 +137,17 @@ pub fn delete_records(bootstrap: &str, topic: &str, partition: i32, offset: i64)
         element.error()?;
     }
     Ok(())
+}
+
+/// Deletes a consumer group with its offsets, once it has no member any more.
+pub fn delete_group(bootstrap: &str, group: &str) -> Result<()> {
+    let admin: AdminClient<DefaultClientContext> = client(bootstrap).create()?;
+    until("the end of the group", PATIENCE, || {
+        for result in block_on(admin.delete_groups(&[group], &AdminOptions::new()))? {
+            result.map_err(|(group, code)| anyhow::anyhow!("delete group '{group}': {code}"))?;
+        }
+        Ok(())
+    })
 }
 
 /// A producer for fixtures: large batches, nothing lost silently.

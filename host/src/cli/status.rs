@@ -47,6 +47,17 @@ fn in_words(status: &InstanceStatus) -> anyhow::Result<String> {
         }
         text += &format!("\n{}", table.render());
     }
+    if !status.standbys.is_empty() {
+        let mut table = Table::new(["standby", "records", "lag", "reason"]);
+        for standby in &status.standbys {
+            let lag = standby.lag.map_or_else(|| "?".to_owned(), |lag| lag.to_string());
+            table.row([standby.task.clone(), standby.records.to_string(), lag, standby.reason.clone()]);
+        }
+        text += &format!("\n{}", table.render());
+    }
+    for problem in &status.standby_problems {
+        text += &format!("\nstandbys: {problem}\n");
+    }
     if !status.global_tables.is_empty() {
         let mut table = Table::new(["global table", "rows", "restored", "error"]);
         for global in &status.global_tables {
@@ -82,7 +93,7 @@ fn restored(parts: &[RestoreStatus]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Generation, PartitionStatus, TableStatus, TaskState, TaskStatus};
+    use crate::model::{Generation, PartitionStatus, StandbyStatus, TableStatus, TaskState, TaskStatus};
 
     #[test]
     fn people_see_each_task_and_what_it_waits_for() {
@@ -105,6 +116,13 @@ mod tests {
                 dropped: std::collections::BTreeMap::new(),
                 generation: Generation(4),
             }],
+            standbys: vec![StandbyStatus {
+                task: "0_2".to_owned(),
+                lag: Some(3),
+                records: 5,
+                ..StandbyStatus::default()
+            }],
+            standby_problems: vec!["control: no topic".to_owned()],
             global_tables: vec![TableStatus { table: "orders".to_owned(), rows: 3, ..TableStatus::default() }],
             ..InstanceStatus::default()
         };
@@ -114,6 +132,11 @@ projekt is starting (exactly-once, instance abc, plugin generation 4)
 
 TASK  THREAD  STATE              RESTORED  PROCESSED  LAG  REASON
 0_1   2       waiting-for-peers  25 %      7          9    generation 5
+
+STANDBY  RECORDS  LAG  REASON
+0_2      5        3
+
+standbys: control: no topic
 
 GLOBAL TABLE  ROWS  RESTORED  ERROR
 orders        3     yes

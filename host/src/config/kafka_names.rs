@@ -123,7 +123,7 @@ const FOREIGN: [(&str, &str); 42] = [
     ("state.cleanup.delay.ms", "set state.cleanup_delay, such as \"10 min\""),
     ("cache.max.bytes.buffering", "set state.memory"),
     ("statestore.cache.max.bytes", "set state.memory"),
-    ("num.standby.replicas", "remove it: this version has no standbys"),
+    ("num.standby.replicas", "set state.standby, such as 1"),
     ("replication.factor", "remove it: internal topics get the broker's default.replication.factor"),
     ("max.poll.records", "remove it: batches are limited by bytes"),
     ("buffer.memory", "set state.memory"),

@@ -17,6 +17,9 @@ pub struct StateOptions {
     /// `cleanup_delay`: how long the state of a task that has moved to another instance is kept for its return (as Kafka
     /// Streams' `state.cleanup.delay.ms`). Default 10 min.
     pub cleanup_delay: Duration,
+    /// `standby`: losses of instances that leave every task a place where its state is kept up to date already, each about one
+    /// more copy of the state in the cluster (as Kafka Streams' `num.standby.replicas`). Default 0: a task that moves is restored.
+    pub standby: usize,
     /// Where `memory` stands, or the section.
     pub(crate) memory_place: Place,
 }
@@ -28,6 +31,8 @@ impl StateOptions {
     const MIN_MEMORY: ByteSize = ByteSize::mib(64);
     /// Most `memory`: beyond any machine; a slip of the unit.
     const MAX_MEMORY: ByteSize = ByteSize::mib(64 << 20);
+    /// Most `standby`: more copies than anyone keeps of anything.
+    const MAX_STANDBY: u64 = 16;
 
     /// Default of `cleanup_delay`.
     const CLEANUP_DELAY: Duration = Duration::from_secs(600);
@@ -46,7 +51,9 @@ impl StateOptions {
         let cleanup_delay = section
             .duration("cleanup_delay", Duration::from_secs(1)..=Self::MAX_CLEANUP_DELAY, "10 min")
             .unwrap_or(Self::CLEANUP_DELAY);
-        let options = Self { dir: section.report.origins.resolve(&dir), memory, cleanup_delay, memory_place };
+        let standby = section.integer("standby", 0..=Self::MAX_STANDBY).unwrap_or_default();
+        let standby = usize::try_from(standby).unwrap_or_default();
+        let options = Self { dir: section.report.origins.resolve(&dir), memory, cleanup_delay, standby, memory_place };
         section.finish();
         options
     }

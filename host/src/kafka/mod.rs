@@ -11,6 +11,7 @@
 mod client;
 mod embedded_broker;
 mod error;
+mod group_member;
 mod leader_hints;
 mod log_ends;
 mod native;
@@ -30,6 +31,7 @@ mod tests;
 
 pub use embedded_broker::EmbeddedBroker;
 pub use error::Error;
+pub use group_member::GroupMember;
 pub use log_ends::{LogEnds, LogRange};
 pub use native::TopicDescription;
 pub use output_producer::OutputProducer;

@@ -12,7 +12,7 @@ use rdkafka::{Offset, TopicPartitionList};
 
 use super::client::{self, Client, ConsumerState, locked};
 use super::error::is_missing;
-use super::{ClientSettings, Error, PartitionQueue, Waker, native};
+use super::{ClientSettings, Error, GroupMember, PartitionQueue, Waker, native};
 use crate::model::TopicPartition;
 
 /// How long one poll waits while the group is left.
@@ -136,6 +136,11 @@ impl SourceConsumer {
             reason: "it is no member of the group now".to_owned(),
             fatal: false,
         })
+    }
+
+    /// Who this member is to the group now; `None` while it is no member.
+    pub fn member(&self) -> Option<GroupMember> {
+        GroupMember::of(&self.client)
     }
 
     /// Unsubscribes, waits until the revocation has been served, and leaves the group: others get the partitions at once, also

@@ -34,6 +34,10 @@ pub struct Checkpoint {
     /// earlier versions have none.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub topics: BTreeMap<String, TopicId>,
+    /// Changelog records of later commits than that are in the store: `streams` is older than the state, and nothing to resume
+    /// from. Only the group knows the offsets that belong to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ahead: bool,
 }
 
 impl Checkpoint {

@@ -17,5 +17,5 @@ pub use record::{Header, Headers, Record};
 pub use state::{Entry, StateRead, StateWrite, StoreError};
 pub use status::{
     Check, InstanceState, InstanceStatus, MemoryPartStatus, MemoryStatus, PartitionStatus, PluginStatus, RestoreStatus,
-    StoreStatus, TableStatus, TaskState, TaskStatus,
+    StandbyPartition, StandbyStatus, StoreStatus, TableStatus, TaskState, TaskStatus,
 };

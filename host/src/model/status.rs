@@ -110,6 +110,36 @@ pub struct TaskStatus {
     pub generation: Generation,
 }
 
+/// A task of another instance whose state is kept up to date here, for the case that it comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandbyStatus {
+    /// `0_7`.
+    pub task: String,
+    /// The partitions that fill its stores, once they are open.
+    pub partitions: Vec<StandbyPartition>,
+    /// Offsets that all of them are behind; absent until all ends are known.
+    pub lag: Option<i64>,
+    /// Records applied since it was opened.
+    pub records: u64,
+    /// Why it isn't followed at the moment; empty otherwise.
+    pub reason: String,
+}
+
+/// A table or changelog partition that a standby follows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StandbyPartition {
+    /// The store it fills.
+    pub store: String,
+    /// The topic read.
+    pub topic: String,
+    /// Everything below is applied.
+    pub position: i64,
+    /// Log end when last asked; absent before the first answer.
+    pub end: Option<i64>,
+    /// Offsets between the two.
+    pub lag: Option<i64>,
+}
+
 /// A global table of this instance.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableStatus {
@@ -207,6 +237,10 @@ pub struct InstanceStatus {
     pub waits_for: Vec<String>,
     /// Its tasks.
     pub tasks: Vec<TaskStatus>,
+    /// Tasks of others whose state is kept here.
+    pub standbys: Vec<StandbyStatus>,
+    /// What keeps standbys from being agreed on or followed, for people. Nothing else depends on it.
+    pub standby_problems: Vec<String>,
     /// Global tables.
     pub global_tables: Vec<TableStatus>,
     /// Active plugins.

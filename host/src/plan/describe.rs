@@ -34,6 +34,13 @@ impl Display for Description {
             "on stop: {}; state of tasks that have moved away is kept for {}",
             self.on_stop, self.cleanup_delay
         )?;
+        match self.standby {
+            0 => {}
+            1 => writeln!(f, "standby: state is kept up to date where tasks go when an instance is lost")?,
+            losses => {
+                writeln!(f, "standby: state is kept up to date where tasks go when up to {losses} instances are lost")?
+            }
+        }
         for part in &self.subtopologies {
             write!(f, "\n{part}")?;
         }

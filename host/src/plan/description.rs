@@ -9,9 +9,9 @@ use crate::model::{FunctionIndex, StoreIndex};
 use crate::topology::Topology;
 
 use super::{
-    BarrierScope, CopartitionProblem, Emit, FunctionKind, FunctionUse, GlobalTablePlan, JoinTable, MemoryPart,
-    MemoryPlan, NodeInput, NodeKind, NodePlan, OnError, OnTimeout, Plan, SourceKind, StoreOrigin, SubtopologyPlan,
-    TimePolicy, internal_topics, registry_topic,
+    BarrierScope, CopartitionProblem, Emit, FunctionKind, FunctionUse, GlobalTablePlan, InternalTopic, JoinTable,
+    MemoryPart, MemoryPlan, NodeInput, NodeKind, NodePlan, OnError, OnTimeout, Plan, SourceKind, StoreOrigin,
+    SubtopologyPlan, TimePolicy, control_topic, internal_topics, registry_topic,
 };
 
 /// A whole topology.
@@ -29,6 +29,8 @@ pub(super) struct Description {
     pub(super) on_stop: OnStop,
     /// How long the state of a task that has moved away is kept.
     pub(super) cleanup_delay: String,
+    /// Losses of instances that standbys are kept for.
+    pub(super) standby: usize,
     /// Which row a record sees.
     pub(super) time: TimePolicy,
     /// Who waits for tables.
@@ -240,6 +242,7 @@ impl Description {
             commit_interval: Readable(topology.app.commit_interval).to_string(),
             on_stop: topology.app.on_stop,
             cleanup_delay: Readable(topology.state.cleanup_delay).to_string(),
+            standby: plan.standby,
             time: topology.app.time,
             barrier: Barrier {
                 scope: topology.barrier.scope,
@@ -390,7 +393,7 @@ fn plugins(plan: &Plan, topology: &Topology) -> Vec<Plugin> {
     topology.plugins.iter().map(plugin).collect()
 }
 
-/// The topics that Weir makes: changelogs, and that of the plugins.
+/// The topics that Weir makes: changelogs, that of the plugins, and that of instances that keep standbys for each other.
 fn internal(plan: &Plan, topology: &Topology, counts: Counts<'_>) -> Vec<Internal> {
     // Names and settings don't depend on counts, so any will do where they are unknown.
     let assumed = plan.source_topics().map(|topic| (topic.to_owned(), 1)).collect();
@@ -400,10 +403,12 @@ fn internal(plan: &Plan, topology: &Topology, counts: Counts<'_>) -> Vec<Interna
         name: topic.name,
         config: topic.config.into_iter().collect(),
     });
-    let registry = (!topology.plugins.is_empty()).then(|| registry_topic(&plan.app_id)).map(|topic| Internal {
+    let log = |topic: InternalTopic| Internal {
         name: topic.name,
         partitions: Some(topic.partitions),
         config: topic.config.into_iter().collect(),
-    });
-    changelogs.chain(registry).collect()
+    };
+    let registry = (!topology.plugins.is_empty()).then(|| registry_topic(&plan.app_id));
+    let control = (plan.standby > 0).then(|| control_topic(&plan.app_id));
+    changelogs.chain(registry.into_iter().chain(control).map(log)).collect()
 }

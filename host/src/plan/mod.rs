@@ -23,7 +23,7 @@ pub use copartition::{CopartitionProblem, CopartitionProblems};
 pub use describe::{describe, describe_json};
 pub use memory::{MemoryPart, MemoryPlan, TooLittleMemory, VIEW_INSTANCES};
 pub use tasks::tasks;
-pub use topics::{InternalTopic, internal_topics, registry_topic};
+pub use topics::{InternalTopic, control_topic, internal_topics, registry_topic};
 
 // What the file says in words that need no resolving.
 pub use crate::config::{BarrierOptions as BarrierPlan, BarrierScope, OnTimeout, TimePolicy};
@@ -44,6 +44,8 @@ pub struct Plan {
     pub views: Vec<ViewPlan>,
     /// Topic of dead letters, where a function has `on_error = "dlq"`.
     pub dead_letters: Option<String>,
+    /// Losses of instances that standbys are kept for.
+    pub standby: usize,
 }
 
 /// A plugin function that the topology uses.

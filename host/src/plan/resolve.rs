@@ -41,6 +41,7 @@ impl Plan {
             functions: functions.0,
             views,
             dead_letters: topology.dead_letters.as_ref().map(|topic| topic.value.clone()),
+            standby: topology.state.standby,
         }
     }
 

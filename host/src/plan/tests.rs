@@ -214,6 +214,7 @@ fn the_order_status_service() {
         "route": "/ready",
         "table": "orders"
       },
+      "standby": 0,
       "subtopologies": [],
       "threads": 1,
       "time": "latest",
@@ -235,6 +236,23 @@ fn the_order_status_service() {
     }
     "#);
     assert_eq!(tasks(&plan, &BTreeMap::new()), Ok(Vec::new()));
+}
+
+#[test]
+fn standbys_are_told_and_have_a_topic_to_agree_by() {
+    let topology = |standby: &str| topology(&PROJEKT.replace("memory = \"512 MiB\"", standby));
+    for (standby, line) in [
+        ("standby = 1", "\nstandby: state is kept up to date where tasks go when an instance is lost\n"),
+        ("standby = 2", "\nstandby: state is kept up to date where tasks go when up to 2 instances are lost\n"),
+    ] {
+        let topology = topology(standby);
+        let text = describe(&Plan::resolve(&topology), &topology, None);
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("\n  projekt-control                  1 partition, cleanup.policy=compact"), "{text}");
+    }
+    let topology = topology("standby = 0");
+    let text = describe(&Plan::resolve(&topology), &topology, None);
+    assert!(!text.contains("standby") && !text.contains("projekt-control"), "{text}");
 }
 
 /// Names of what each sub-topology reads, does and keeps.

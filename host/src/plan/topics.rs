@@ -38,6 +38,11 @@ pub fn registry_topic(app_id: &str) -> InternalTopic {
     compacted(topology::registry_topic(app_id), 1)
 }
 
+/// The topic by which the application's instances tell each other what they do: one log, so one partition.
+pub fn control_topic(app_id: &str) -> InternalTopic {
+    compacted(topology::control_topic(app_id), 1)
+}
+
 /// A compacted topic whose records keep the timestamps they are given.
 fn compacted(name: String, partitions: i32) -> InternalTopic {
     let config = [("cleanup.policy", "compact"), ("message.timestamp.type", "CreateTime")];

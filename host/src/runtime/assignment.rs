@@ -10,6 +10,7 @@ use crate::model::{TaskId, TopicPartition};
 use crate::plan::{Plan, SourceKind};
 use crate::task::CommitMetadata;
 
+use super::control::Report;
 use super::edge::Stores;
 use super::event::{Event, OpenTask, Opened, StreamStart};
 use super::instance::Instance;
@@ -211,7 +212,11 @@ impl RebalanceListener for Assignment {
             "cannot read the group's committed offsets (some may be part of an open transaction)",
             || instance.source.committed(&streams, QUESTION).map_err(|error| super::chain(&error)),
         );
+        let tasks: BTreeSet<TaskId> = given.tasks.keys().copied().collect();
         let by_thread = given.opens(&instance, committed.unwrap_or_default());
+        if let Some(standbys) = instance.standbys.get() {
+            standbys.owned(tasks.clone());
+        }
         let group = instance.source.place();
         let group = group.inspect_err(|error| tracing::error!("no place in the group: {}", super::chain(error))).ok();
         let mut replies = Vec::new();
@@ -232,6 +237,9 @@ impl RebalanceListener for Assignment {
         }
         fault::point("assignment.opened");
         instance.prober.watch(assigned.iter().map(|(partition, _)| partition.clone()).collect());
+        if let (Some(standbys), Some(member)) = (instance.standbys.get(), instance.source.member()) {
+            standbys.report(Report::new(&member, tasks));
+        }
         instance.counters.rebalances.inc();
         instance.shared.assigned.store(true, std::sync::atomic::Ordering::SeqCst);
         assigned

@@ -125,10 +125,26 @@ impl Feed {
         stores: &dyn Stores,
         buffer: &mut VecDeque<Record>,
     ) -> Result<usize, String> {
-        let (Some(queue), Some(progress)) = (&mut self.queue, &mut self.progress) else { return Ok(0) };
-        if progress.done() {
+        if self.is_done() {
             return Ok(0);
         }
+        let records = self.take(instance, stores, buffer)?;
+        instance.counters.restored.add(records as u64);
+        if self.is_done() && self.is_changelog() {
+            // Its own writes come next; nobody else writes it.
+            self.close(instance)?;
+        }
+        Ok(records)
+    }
+
+    /// Takes what is there now into the store, also beyond the end that a restore waits for. Returns how many records that were.
+    pub(super) fn take(
+        &mut self,
+        instance: &Instance,
+        stores: &dyn Stores,
+        buffer: &mut VecDeque<Record>,
+    ) -> Result<usize, String> {
+        let (Some(queue), Some(progress)) = (&mut self.queue, &mut self.progress) else { return Ok(0) };
         buffer.clear();
         let polled =
             queue.poll(FETCH_RECORDS, instance.options.fetch_bytes, buffer).map_err(|error| super::chain(&error))?;
@@ -138,16 +154,11 @@ impl Feed {
             let writes: Vec<StateWrite> =
                 buffer.drain(..).filter_map(|record| restored(store, version, record)).collect();
             stores.restore(&writes).map_err(|error| super::chain(&error))?;
-            instance.counters.restored.add(records);
             progress.applied(position, records);
             fault::point("restore.batch");
         }
         if let Some(end) = polled.end {
             progress.end_of_partition(end);
-        }
-        if self.is_done() && self.is_changelog() {
-            // Its own writes come next; nobody else writes it.
-            self.close(instance)?;
         }
         Ok(polled.records)
     }

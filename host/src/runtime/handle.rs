@@ -63,6 +63,8 @@ impl Handle {
             generation: self.registry.get().map_or_else(Generation::default, |registry| registry.generation()),
             waits_for: self.waits_for(),
             tasks,
+            standbys: self.shared.standbys(),
+            standby_problems: self.shared.standby_problems(),
             global_tables,
             plugins: self.registry.get().map(|registry| registry.list()).unwrap_or_default(),
             stores: self.catalog.list(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::config::{Guarantee, OnStop};
-use crate::model::{InstanceState, StateRead, StoreIndex, TableStatus, TaskId, TaskStatus};
+use crate::model::{InstanceState, StandbyStatus, StateRead, StoreIndex, TableStatus, TaskId, TaskState, TaskStatus};
 use crate::plan::{BarrierPlan, Plan, StoreKind, SubtopologyPlan};
 use crate::store::{self, StoreSpec};
 use crate::task::{self, Barrier, GlobalTables};
@@ -16,6 +16,7 @@ use super::Error;
 use super::edge::{Clock, Folder, LogRanges, Plugins, Producers, Reader, Source};
 use super::event::Mailbox;
 use super::memory::MemoryUse;
+use super::standby::Standbys;
 use super::topics::Topics;
 
 /// Settings of an instance, resolved from the topology file.
@@ -83,6 +84,8 @@ pub(super) struct Instance {
     pub(super) mailboxes: OnceLock<Vec<Mailbox>>,
     /// Stores of global tables, in the plan's order.
     pub(super) globals: OnceLock<Vec<Arc<store::TaskStores>>>,
+    /// Standbys of others' tasks, if there are to be some.
+    pub(super) standbys: OnceLock<Standbys>,
     /// Active plugins: for the versions of restored state.
     pub(super) plugins: Mutex<Option<Arc<dyn Plugins>>>,
 }
@@ -175,6 +178,8 @@ pub(super) struct Shared {
     pub(super) memory: MemoryUse,
     /// A stream thread's trouble with the broker, by thread.
     pub(super) trouble: Mutex<std::collections::BTreeMap<String, String>>,
+    /// Standbys, and what is wrong with them, by who says so.
+    standbys: Mutex<(Vec<StandbyStatus>, std::collections::BTreeMap<&'static str, String>)>,
 }
 
 impl Shared {
@@ -237,6 +242,41 @@ impl Shared {
     /// Why it cannot go on.
     pub(super) fn take_failure(&self) -> Option<Error> {
         self.failure.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+    }
+
+    /// Whether a task is being restored, as last published.
+    pub(super) fn is_restoring(&self) -> bool {
+        let all = self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        all.iter().flatten().any(|task| matches!(task.state, TaskState::Created | TaskState::Restoring))
+    }
+
+    /// Publishes the standbys.
+    pub(super) fn publish_standbys(&self, standbys: Vec<StandbyStatus>) {
+        self.standbys.lock().unwrap_or_else(std::sync::PoisonError::into_inner).0 = standbys;
+    }
+
+    /// Notes what `who` says is wrong with standbys, or that it is over. It doesn't touch readiness.
+    pub(super) fn set_standby_problem(&self, who: &'static str, what: Option<String>) {
+        let mut standbys = self.standbys.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match what {
+            Some(what) if standbys.1.get(who) == Some(&what) => {}
+            Some(what) => {
+                tracing::warn!("{who}: {what}");
+                standbys.1.insert(who, what);
+            }
+            None => drop(standbys.1.remove(who)),
+        }
+    }
+
+    /// The standbys.
+    pub(super) fn standbys(&self) -> Vec<StandbyStatus> {
+        self.standbys.lock().unwrap_or_else(std::sync::PoisonError::into_inner).0.clone()
+    }
+
+    /// What is wrong with them.
+    pub(super) fn standby_problems(&self) -> Vec<String> {
+        let standbys = self.standbys.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        standbys.1.iter().map(|(who, what)| format!("{who}: {what}")).collect()
     }
 
     /// Whether it was asked to stop.

@@ -7,6 +7,8 @@
 //!                                                                            ▼
 //!   stream threads: fetch ─▶ task ─▶ outputs, overlay ─▶ commit     (own their tasks)
 //!   global-tables thread: fetch ─▶ stores                           (own reader queues)
+//!   control thread: reports of all instances ─▶ what to stand by for
+//!   standby thread: fetch ─▶ stores of others' tasks                (own reader queues)
 //! ```
 
 mod activation;
@@ -14,6 +16,7 @@ mod active_task;
 mod assignment;
 mod cleanup;
 mod committer;
+mod control;
 mod edge;
 mod error;
 mod event;
@@ -26,6 +29,7 @@ mod memory;
 mod metered;
 mod options;
 mod prober;
+mod standby;
 mod startup;
 mod stream_thread;
 mod supervisor;

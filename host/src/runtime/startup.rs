@@ -74,6 +74,7 @@ pub(super) fn check(
     let mut internal = plan::internal_topics(plan, &counts);
     if cluster == Cluster::Kafka {
         internal.push(plan::registry_topic(&plan.app_id));
+        internal.extend((plan.standby > 0).then(|| plan::control_topic(&plan.app_id)));
     }
     let wanted: Vec<NewTopic> = internal
         .into_iter()

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::fault;
+use crate::config::OnStop;
 use crate::kafka::{self, ClientSettings, LogEnds, SourceConsumer, TableReader, TopicAdmin, TopicLog};
 use crate::model::InstanceState;
 use crate::plan::{FunctionKind, MemoryPlan, NodeKind, Plan};
@@ -19,12 +20,14 @@ use crate::view::Catalog;
 use super::activation::Activation;
 use super::assignment::Assignment;
 use super::cleanup::Cleanup;
+use super::control::End;
 use super::edge::{Plugins, StateFolder};
 use super::event::{Event, Mailbox};
 use super::handle::Handle;
 use super::instance::{Instance, Options, Shared};
 use super::options;
 use super::prober::Prober;
+use super::standby::{self, Standbys};
 use super::topic_watch::TopicWatch;
 use super::topics::Topics;
 use super::{Error, global_tables, membership, startup, stream_thread};
@@ -137,6 +140,8 @@ struct Running {
     resources: Resources,
     /// Looks whether topics stay what they are; the embedded broker's do.
     _watch: Option<TopicWatch>,
+    /// The standbys' threads, if there are to be some.
+    standbys: standby::Threads,
 }
 
 impl Start {
@@ -189,7 +194,7 @@ impl Start {
             std::thread::park_timeout(POLL);
         }
 
-        let running = self.start_threads(settings, options, &memory, topics, watch)?;
+        let running = self.start_threads(settings, options, &memory, topics, watch, &counts)?;
         self.shared.set_waits_for(None);
         self.shared.set_state(InstanceState::Running);
         let result = running.supervise();
@@ -256,6 +261,7 @@ impl Start {
         memory: &MemoryPlan,
         topics: Topics,
         watch: Option<TopicWatch>,
+        counts: &startup::Counts,
     ) -> Result<Running, Error> {
         let inputs: BTreeSet<&str> =
             self.plan.subtopologies.iter().flat_map(|part| &part.sources).map(|s| s.topic.as_str()).collect();
@@ -294,6 +300,7 @@ impl Start {
             barrier: Mutex::new(barrier),
             mailboxes: OnceLock::new(),
             globals: OnceLock::new(),
+            standbys: OnceLock::new(),
             plugins: Mutex::new(self.activation.current().map(|set| set as Arc<dyn Plugins>)),
             started: Instant::now(),
         });
@@ -325,6 +332,11 @@ impl Start {
         if !inputs.is_empty() {
             source.subscribe(&inputs).map_err(|e| kafka_error("cannot subscribe", e))?;
         }
+        let standbys = match self.cluster {
+            Cluster::Kafka => Standbys::start(&instance, &settings, counts)?,
+            // One process has it to itself.
+            Cluster::Embedded => Vec::new(),
+        };
         Ok(Running {
             instance,
             source,
@@ -335,6 +347,7 @@ impl Start {
             state_dir: Arc::clone(&self.state_dir),
             resources,
             _watch: watch,
+            standbys,
         })
     }
 }
@@ -375,7 +388,11 @@ impl Running {
         for (mailbox, _) in &self.threads {
             mailbox.send(Event::Stop);
         }
-        for (_, thread) in self.threads {
+        if let Some(standbys) = self.instance.standbys.get() {
+            let stays = ended.is_err() || self.instance.options.on_stop == OnStop::Stay;
+            standbys.end(if stays { End::Stays } else { End::Left });
+        }
+        for thread in self.threads.into_iter().map(|(_, thread)| thread).chain(self.standbys) {
             let name = thread.thread().name().unwrap_or("stream").to_owned();
             while !thread.is_finished() && started.elapsed() < STOP {
                 std::thread::park_timeout(POLL / 10);

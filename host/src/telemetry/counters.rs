@@ -236,6 +236,8 @@ pub struct Counters {
     pub processed: Counter,
     /// Records of tables and changelogs applied while restoring.
     pub restored: Counter,
+    /// Records of tables and changelogs applied to standbys.
+    pub standby: Counter,
     /// Records left out.
     pub dropped: DropCounters,
     /// Records sent to a dead-letter topic.

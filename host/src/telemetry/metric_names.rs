@@ -37,6 +37,14 @@ pub(super) const RESTORE_REMAINING: Metric =
 /// Time left.
 pub(super) const RESTORE_SECONDS_LEFT: Metric =
     metric("weir_restore_left_seconds", "Time left until the store is restored, at the present rate.");
+/// Standbys.
+pub(super) const STANDBYS: Metric = metric("weir_standby_tasks", "Tasks of other instances whose state is kept here.");
+/// Applied to standbys.
+pub(super) const STANDBY_RECORDS: Metric =
+    metric("weir_standby_records_total", "Records of tables and changelogs applied to standbys.");
+/// Standbys' lag.
+pub(super) const STANDBY_LAG: Metric =
+    metric("weir_standby_lag_records", "Offsets that standbys are behind their tables and changelogs, by store.");
 /// Lag.
 pub(super) const SOURCE_LAG: Metric = metric("weir_source_lag_records", "Records not yet processed, by input topic.");
 /// Buffered.
@@ -90,7 +98,7 @@ pub(super) const PLUGIN_SWAPS: Metric =
 
 /// All of them.
 #[cfg(test)]
-pub(super) const ALL: [Metric; 28] = [
+pub(super) const ALL: [Metric; 31] = [
     BUILD_INFO,
     STATE,
     READY,
@@ -100,6 +108,9 @@ pub(super) const ALL: [Metric; 28] = [
     RESTORE_RECORDS,
     RESTORE_REMAINING,
     RESTORE_SECONDS_LEFT,
+    STANDBYS,
+    STANDBY_RECORDS,
+    STANDBY_LAG,
     SOURCE_LAG,
     SOURCE_BUFFERED,
     RECORDS_PROCESSED,

@@ -45,6 +45,7 @@ impl Collector for Scrape {
         let out = &mut encoder;
         self.instance(out)?;
         self.restore(out)?;
+        self.standbys(out)?;
         self.records(out)?;
         self.stores(out)?;
         self.commits(out)?;
@@ -97,6 +98,17 @@ impl Scrape {
         gauges(out, names::RESTORE_REMAINING, remaining)?;
         let seconds = stores.iter().map(|(store, (_, seconds))| (vec![("store", *store)], *seconds));
         gauges(out, names::RESTORE_SECONDS_LEFT, seconds)
+    }
+
+    /// Standbys, and how far they are behind.
+    fn standbys(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        gauge(out, names::STANDBYS, self.status.standbys.len())?;
+        counters(out, names::STANDBY_RECORDS, [(vec![], self.counters.standby.get())])?;
+        let mut lags: BTreeMap<&str, i64> = BTreeMap::new();
+        for part in self.status.standbys.iter().flat_map(|standby| &standby.partitions) {
+            *lags.entry(&part.store).or_default() += part.lag.unwrap_or_default();
+        }
+        gauges(out, names::STANDBY_LAG, lags.into_iter().map(|(store, lag)| (vec![("store", store)], lag)))
     }
 
     /// Inputs and what became of their records.
@@ -250,8 +262,8 @@ mod tests {
 
     use super::*;
     use crate::model::{
-        CallFailureKind, Generation, MemoryPartStatus, MemoryStatus, PartitionStatus, PluginStatus, StoreStatus,
-        TableStatus, TaskStatus,
+        CallFailureKind, Generation, MemoryPartStatus, MemoryStatus, PartitionStatus, PluginStatus, StandbyPartition,
+        StandbyStatus, StoreStatus, TableStatus, TaskStatus,
     };
 
     /// An instance in mid-restore.
@@ -286,6 +298,12 @@ mod tests {
                 task(TaskState::Restoring, restore("t", 1, 40, false), Some(5)),
                 task(TaskState::Restoring, restore("t", 2, 90, false), None),
             ],
+            standbys: [Some(3), Some(4), None]
+                .map(|lag| {
+                    let part = StandbyPartition { store: "t".to_owned(), lag, ..StandbyPartition::default() };
+                    StandbyStatus { partitions: vec![part], ..StandbyStatus::default() }
+                })
+                .to_vec(),
             global_tables: vec![TableStatus { table: "g".to_owned(), restored: true, ..TableStatus::default() }],
             plugins: vec![PluginStatus {
                 plugin: "p".to_owned(),
@@ -312,6 +330,7 @@ mod tests {
     fn text() -> String {
         let counters = Counters::new(["j"], ["p"]);
         counters.processed.add(11);
+        counters.standby.add(6);
         counters.dropped.no_row.add(2);
         counters.join("j").hit.add(9);
         counters.commits.durations.observe(Duration::from_millis(3));
@@ -332,6 +351,9 @@ mod tests {
             r#"weir_tasks{state="restoring"} 2"#,
             r#"weir_restore_remaining_records{store="t"} 70"#,
             r#"weir_restore_left_seconds{store="t"} 1.5"#,
+            "weir_standby_tasks 3",
+            "weir_standby_records_total 6",
+            r#"weir_standby_lag_records{store="t"} 7"#,
             r#"weir_source_lag_records{topic="in"} 12"#,
             r#"weir_source_buffered_records{topic="in"} 6"#,
             "weir_records_processed_total 11",

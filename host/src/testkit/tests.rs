@@ -85,6 +85,7 @@ fn plan(setup: Setup) -> Plan {
         ],
         views: Vec::new(),
         dead_letters: Some("dead".to_owned()),
+        standby: 0,
     }
 }
 

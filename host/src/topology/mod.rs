@@ -36,7 +36,7 @@ use crate::config::{AppOptions, At, BarrierOptions, HttpOptions, Origins, Plugin
 
 pub use files::{load, parse};
 pub use node::{Emit, Input, Node, NodeKind, OnError, StoreKind, Use, View};
-pub(crate) use topics::{changelog_topic, registry_topic};
+pub(crate) use topics::{changelog_topic, control_topic, registry_topic};
 
 /// A checked topology file.
 #[derive(Clone, Debug)]

@@ -56,6 +56,7 @@ fn read_once<'t>(topology: &'t Topology, report: &Report) -> BTreeMap<&'t str, &
 fn internal(topology: &Topology, report: &Report) -> BTreeMap<String, String> {
     let mut internal = BTreeMap::new();
     internal.insert(registry_topic(&topology.app.id), "topic of the plugins".to_owned());
+    internal.insert(control_topic(&topology.app.id), "topic of the instances".to_owned());
     for node in &topology.nodes {
         if let NodeKind::Aggregate { .. } = node.kind {
             let topic = changelog_topic(&topology.app.id, &node.name);
@@ -82,4 +83,9 @@ pub(crate) fn changelog_topic(app_id: &str, store: &str) -> String {
 /// The topic of the application's plugins and their activations.
 pub(crate) fn registry_topic(app_id: &str) -> String {
     format!("{app_id}-plugins")
+}
+
+/// The topic by which the application's instances tell each other what they do.
+pub(crate) fn control_topic(app_id: &str) -> String {
+    format!("{app_id}-control")
 }

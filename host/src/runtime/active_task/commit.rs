@@ -16,7 +16,8 @@ impl ActiveTask {
 
     /// Whether a commit would change something.
     pub(in crate::runtime) fn is_dirty(&self) -> bool {
-        self.task.as_ref().is_some_and(|task| task.is_dirty() || self.stream_positions() != self.checkpoint.streams)
+        let behind = || self.checkpoint.ahead || self.stream_positions() != self.checkpoint.streams;
+        self.task.as_ref().is_some_and(|task| task.is_dirty() || behind())
     }
 
     /// Bytes of uncommitted state.
@@ -80,6 +81,7 @@ impl ActiveTask {
         for (partition, position) in changelogs {
             checkpoint.tables.insert(partition.clone(), *position);
         }
+        checkpoint.ahead = false;
         checkpoint.commit = commit.clone();
         checkpoint.generation = generation;
         self.generation = generation;

@@ -3,6 +3,7 @@
 mod again;
 mod commit;
 mod room;
+mod starts;
 mod status;
 
 use std::collections::VecDeque;
@@ -133,22 +134,9 @@ impl ActiveTask {
             }
             instance.topics.note(&stream.partition, &mut checkpoint);
             // The group's offset decides. The store's copy replaces one that has expired, and checks the other.
-            let stored = checkpoint.streams.get(&stream.partition).copied();
-            let at = match (stream.committed, stored) {
-                (Some(committed), Some(stored)) if stored > committed => {
-                    return Err(format!(
-                        "the state in {} contains {} up to offset {stored}, but the group {} is committed at \
-                         {committed}: records in between would count twice; set the group's offset to {stored}, or \
-                         delete the folder and the changelogs to start over",
-                        instance.folder.path(id).display(),
-                        stream.partition,
-                        instance.plan.app_id,
-                    ));
-                }
-                (Some(committed), _) => committed,
-                (None, Some(stored)) => stored,
-                (None, None) => stream.initial,
-            };
+            let at = starts::of(&stream, &checkpoint, |partition, wrong| {
+                format!("the state in {} contains {partition} {wrong}", instance.folder.path(id).display())
+            })?;
             if let Some(metadata) = &stream.metadata {
                 generation = generation.max(metadata.generation);
             }
@@ -345,6 +333,7 @@ impl ActiveTask {
             if let Some(position) = feed.position() {
                 self.checkpoint.tables.insert(feed.partition.clone(), position);
             }
+            self.checkpoint.ahead |= feed.is_changelog() && feed.records() > 0;
         }
         self.persisted = now;
         fault::point("restore.persisting");
@@ -369,10 +358,11 @@ impl ActiveTask {
 
     /// State without the offsets that belong to it would count records again.
     fn check_uncommitted(&self) -> Result<(), String> {
-        let state = self.feeds.iter().find(|feed| feed.is_changelog() && feed.records() > 0);
+        let ahead = self.checkpoint.ahead;
+        let state = self.feeds.iter().find(|feed| feed.is_changelog() && (ahead || feed.records() > 0));
         match (state, self.streams.first()) {
             (Some(feed), Some(stream)) if self.uncommitted => Err(format!(
-                "{} holds state that is not in the state folder, but the group {} has no offsets for {} any more: records \
+                "{} holds state that only the group's offsets belong to, but the group {} has none for {} any more: records \
                  would count twice; set the group's offsets, or delete the folder and the changelogs to start over",
                 feed.partition, self.instance.plan.app_id, stream.partition,
             )),

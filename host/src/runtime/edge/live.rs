@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::{Folder, Outputs, Place, Plugins, Producers, Queue, Reader, Source, Stores, Transactions};
 use crate::kafka::{
-    ClientSettings, Committed, Error, GroupMetadata, OutputProducer, PartitionQueue, Polled, SourceConsumer,
-    TableReader, TransactionalProducer, Waker,
+    ClientSettings, Committed, Error, GroupMember, GroupMetadata, OutputProducer, PartitionQueue, Polled,
+    SourceConsumer, TableReader, TransactionalProducer, Waker,
 };
 use crate::model::{
     Checkpoint, FunctionIndex, Generation, Logic, Record, StateWrite, StoreIndex, TaskId, TopicPartition,
@@ -33,6 +33,10 @@ impl Source for Arc<SourceConsumer> {
 
     fn place(&self) -> Result<Place, Error> {
         self.group_metadata().map(Place::new)
+    }
+
+    fn member(&self) -> Option<GroupMember> {
+        SourceConsumer::member(self)
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::kafka::{Committed, Error, LogRange, Polled, Waker};
+use crate::kafka::{Committed, Error, GroupMember, LogRange, Polled, Waker};
 use crate::model::{
     Checkpoint, FunctionIndex, Generation, Logic, Record, StateRead, StateWrite, StoreIndex, TaskId, TopicPartition,
 };
@@ -40,6 +40,11 @@ pub(super) trait Source: Send + Sync {
 
     /// The member's place in the group, as of the present assignment.
     fn place(&self) -> Result<Place, Error>;
+
+    /// Who this member is to others of the group, if there may be others.
+    fn member(&self) -> Option<GroupMember> {
+        None
+    }
 }
 
 /// A member's place in a generation of its group. Only who gave it can read it.

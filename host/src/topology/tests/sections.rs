@@ -132,13 +132,15 @@ fn state_options() {
 dir = 5
 memory = "1 MiB"
 cleanup_delay = "0 ms"
+standby = 17
 cache = 1
 "#,
         r#"
 weir.toml:2:7: state.dir is 5; write a string, such as dir = "state"
 weir.toml:3:10: state.memory is "1 MiB"; write a size from 64 MiB to 65536 GiB, such as "512 MiB" (B, KiB, MiB, GiB)
 weir.toml:4:17: state.cleanup_delay is "0 ms"; write a duration from 1 s to 365 d, such as "10 min" (ms, s, min, h, d)
-weir.toml:5:1: unknown key cache in [state]; there are dir, memory and cleanup_delay
+weir.toml:5:11: state.standby is 17; write a whole number from 0 to 16
+weir.toml:6:1: unknown key cache in [state]; there are dir, memory, cleanup_delay and standby
 "#,
     );
 }
