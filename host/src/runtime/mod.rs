@@ -23,6 +23,8 @@ mod instance;
 mod metered;
 mod options;
 mod prober;
+#[cfg(test)]
+mod simulation;
 mod startup;
 mod stream_thread;
 mod supervisor;
