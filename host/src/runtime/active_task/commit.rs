@@ -69,7 +69,6 @@ impl ActiveTask {
                 *start = *at;
             }
         }
-        self.uncommitted = false;
         let Some(task) = &mut self.task else { return Ok(()) };
         let positions = task.positions();
         for feed in &self.feeds {

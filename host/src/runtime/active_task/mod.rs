@@ -56,7 +56,7 @@ pub(in crate::runtime) struct ActiveTask {
     task: Option<StreamTask>,
     /// What the group has committed for streams, by source: there they start, and start again.
     starts: Vec<i64>,
-    /// The group has committed nothing for any of its streams.
+    /// When it was opened, the group had committed nothing for any of its streams; until that is checked.
     uncommitted: bool,
     /// It was stopped by what it handed on at a commit.
     stopped_at_commit: bool,
@@ -318,6 +318,8 @@ impl ActiveTask {
     /// The stores are full: from here on rows go through the task.
     fn finish_restore(&mut self, now: Instant) -> Result<(), String> {
         self.check_uncommitted()?;
+        // Once is enough. What it would find after a rewind is what others have committed that took the task over.
+        self.uncommitted = false;
         self.persist(now)?;
         self.instance.barrier(|barrier| barrier.full(self.id));
         self.instance.wake_all();

@@ -117,6 +117,7 @@ fn compact(world: &mut World) {
 pub(super) fn stopped(world: &mut World, index: usize) {
     world.saw(Seen::CleanStop);
     let starts_at = world.now + Duration::from_millis(world.random.between(0, 500) as u64);
+    world.forget(index);
     let process = &mut world.processes[index];
     let mut disk = std::mem::take(&mut process.disk);
     disk.close();

@@ -58,6 +58,8 @@ pub(super) struct Thread {
     thread: StreamThread,
     /// Its mailbox's other end.
     events: Receiver<Event>,
+    /// Its number.
+    index: usize,
 }
 
 /// A group member.
@@ -165,7 +167,7 @@ pub(super) fn start(
         let (mailbox, events) = Mailbox::new(Arc::clone(&waker));
         let thread = StreamThread::new(Arc::clone(&instance), index - 1, Arc::new(NativePlugins), waker)?;
         mailboxes.push(mailbox);
-        threads.push(Thread { wire: wire.clone(), instance: Arc::clone(&instance), thread, events });
+        threads.push(Thread { wire: wire.clone(), instance: Arc::clone(&instance), thread, events, index: index - 1 });
     }
     let _only_once = instance.mailboxes.set(mailboxes.clone());
     let member = Member {
@@ -209,6 +211,10 @@ impl Actor {
 impl Thread {
     /// One step of the engine.
     fn turn(&mut self) -> Turn {
+        self.wire.look(|world| {
+            let process = &mut world.processes[self.wire.process];
+            if process.lost { process.told.insert(self.index) } else { process.told.remove(&self.index) };
+        });
         let next = self.thread.step(&self.events);
         self.look_for_failures();
         let until = match next {

@@ -72,6 +72,8 @@ pub(super) struct Process {
     pub(super) place: Option<MemberPlace>,
     /// It knows that what it has is lost.
     pub(super) lost: bool,
+    /// Threads whose present step began when it knew.
+    pub(super) told: BTreeSet<usize>,
     /// Where its last effect stood in a commit.
     pub(super) stage: Stage,
 }
@@ -171,11 +173,18 @@ impl World {
         true
     }
 
+    /// A process is gone, and with it who wanted to know what became of its transactions.
+    pub(super) fn forget(&mut self, index: usize) {
+        let ids = format!("app-p{index}-");
+        self.unknown.retain(|id, _| !id.starts_with(&ids));
+    }
+
     /// A process dies.
     pub(super) fn kill(&mut self, index: usize) {
         let downtime = Duration::from_millis(self.random.between(0, 900) as u64);
         let loses_folder = self.mishap(15);
         let restores = self.processes[index].tables.keys().any(|partition| *partition.topic == *CHANGELOG);
+        self.forget(index);
         let process = &mut self.processes[index];
         let stage = process.stage;
         let lost = process.disk.crash(&mut self.random);
