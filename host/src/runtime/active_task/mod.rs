@@ -2,6 +2,7 @@
 
 mod again;
 mod commit;
+mod current;
 mod status;
 
 use std::collections::VecDeque;
@@ -30,6 +31,8 @@ struct Stream {
     source: usize,
     /// The partition.
     partition: TopicPartition,
+    /// What the group has committed for it, as far as this task knows.
+    committed: Option<i64>,
     /// Its records.
     queue: Box<dyn Queue>,
 }
@@ -66,6 +69,8 @@ pub(in crate::runtime) struct ActiveTask {
     opened: Instant,
     /// When restored rows were made durable last.
     persisted: Instant,
+    /// When to ask again whether the group has gone on.
+    next_question: Instant,
     /// Records processed and dropped in earlier lives of `task`.
     before: u64,
     /// Fetched records on their way.
@@ -126,7 +131,8 @@ impl ActiveTask {
                 *start = at;
             }
             let queue = instance.source.split(&stream.partition, waker).map_err(|e| crate::runtime::chain(&e))?;
-            streams.push(Stream { source: stream.source, partition: stream.partition.clone(), queue });
+            let (source, partition) = (stream.source, stream.partition.clone());
+            streams.push(Stream { source, partition, committed: stream.committed, queue });
             assigned.push((stream.partition, at));
         }
 
@@ -160,6 +166,7 @@ impl ActiveTask {
             generation,
             opened: now,
             persisted: now,
+            next_question: now,
             before: 0,
             buffer: VecDeque::new(),
         };
@@ -289,6 +296,9 @@ impl ActiveTask {
             .iter()
             .all(|feed| (lag && feed.source.is_some()) || feed.progress.as_ref().is_some_and(Progress::done));
         if done {
+            if !self.is_current(now) {
+                return Ok(Turn::Idle);
+            }
             self.finish_restore(now)?;
             return Ok(Turn::Busy(Vec::new()));
         }

@@ -213,7 +213,11 @@ impl Thread {
     fn turn(&mut self) -> Turn {
         self.wire.look(|world| {
             let process = &mut world.processes[self.wire.process];
-            if process.lost { process.told.insert(self.index) } else { process.told.remove(&self.index) };
+            if process.lost {
+                process.told.insert(self.index)
+            } else {
+                process.told.remove(&self.index)
+            };
         });
         let next = self.thread.step(&self.events);
         self.look_for_failures();
