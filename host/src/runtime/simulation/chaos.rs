@@ -16,9 +16,9 @@ pub(super) fn step(world: &mut World) {
     for process in 0..world.processes.len() {
         goes_on(world, process);
     }
-    let awake: BTreeSet<usize> = (0..world.processes.len())
-        .filter(|process| world.processes[*process].alive && now >= world.processes[*process].paused_until)
-        .collect();
+    let processes = world.processes.iter().enumerate();
+    let awake = processes.filter(|(_, process)| process.alive && now >= process.paused_until);
+    let awake: BTreeSet<(usize, u64)> = awake.map(|(index, process)| (index, process.life)).collect();
     world.cluster.group.step(&awake, partitions, now);
     for _ in 0..world.cluster.coordinator.step(now) {
         world.saw(Seen::TransactionTimedOut);

@@ -274,10 +274,10 @@ impl Member {
             self.phase = self.take_away(After::Leave);
             return;
         }
-        let (id, process) = (self.id, self.wire.process);
+        let (id, life) = (self.id, (self.wire.process, self.wire.life));
         self.id = Some(self.wire.effect("joins the group", |world| {
             let now = world.now;
-            world.cluster.group.join(id, process, now)
+            world.cluster.group.join(id, life, now)
         }));
         self.phase = Phase::Waiting;
     }
@@ -418,6 +418,7 @@ impl Member {
 
     /// Whether its tasks run, in the present generation.
     pub(super) fn is_settled(&self) -> bool {
-        matches!(self.phase, Phase::Running)
+        let tasks = self.instance.shared.tasks.lock().unwrap();
+        matches!(self.phase, Phase::Running) && tasks.iter().flatten().all(|task| task.state == TaskState::Running)
     }
 }

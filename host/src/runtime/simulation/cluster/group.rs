@@ -18,6 +18,9 @@ const REBALANCE: Duration = Duration::from_millis(900);
 /// A member's id.
 pub(in crate::runtime::simulation) type MemberId = u64;
 
+/// A process, and which of its lives.
+pub(in crate::runtime::simulation) type Life = (usize, u64);
+
 /// Offsets with their metadata.
 pub(in crate::runtime::simulation) type Offsets = Vec<(TopicPartition, i64, String)>;
 
@@ -43,8 +46,8 @@ pub(in crate::runtime::simulation) enum Heartbeat {
 
 /// A member.
 struct Member {
-    /// Which process it is, to hear whether it is silent.
-    process: usize,
+    /// Which life of which process it is, to hear whether it is silent.
+    life: Life,
     /// Whether it has joined the generation that is being formed.
     joined: bool,
     /// When it was heard last.
@@ -75,7 +78,7 @@ impl Group {
     pub(in crate::runtime::simulation) fn join(
         &mut self,
         member: Option<MemberId>,
-        process: usize,
+        life: Life,
         now: Duration,
     ) -> MemberId {
         let id = member.filter(|member| self.members.contains_key(member)).unwrap_or_else(|| {
@@ -83,7 +86,7 @@ impl Group {
             self.next
         });
         let partitions = Vec::new();
-        let member = self.members.entry(id).or_insert(Member { process, joined: false, heard: now, partitions });
+        let member = self.members.entry(id).or_insert(Member { life, joined: false, heard: now, partitions });
         member.joined = true;
         self.forming.get_or_insert(now);
         id
@@ -111,9 +114,9 @@ impl Group {
         Some((MemberPlace { member, generation: self.generation }, partitions))
     }
 
-    /// Time goes on: silent members are dropped, a generation is formed. `awake`: processes that are heard.
-    pub(in crate::runtime::simulation) fn step(&mut self, awake: &BTreeSet<usize>, partitions: i32, now: Duration) {
-        for member in self.members.values_mut().filter(|member| awake.contains(&member.process)) {
+    /// Time goes on: silent members are dropped, a generation is formed. `awake`: who is heard.
+    pub(in crate::runtime::simulation) fn step(&mut self, awake: &BTreeSet<Life>, partitions: i32, now: Duration) {
+        for member in self.members.values_mut().filter(|member| awake.contains(&member.life)) {
             member.heard = now;
         }
         let silent = |member: &Member| now.saturating_sub(member.heard) > SESSION;
@@ -199,24 +202,24 @@ mod tests {
     fn a_member_of_an_earlier_generation_is_refused() {
         let mut group = Group::default();
         let ms = Duration::from_millis;
-        let one = group.join(None, 0, ms(0));
-        group.step(&BTreeSet::from([0]), 3, ms(0));
+        let one = group.join(None, (0, 0), ms(0));
+        group.step(&BTreeSet::from([(0, 0)]), 3, ms(0));
         let (first, partitions) = group.given(one).unwrap();
         assert_eq!((group.has(first), partitions), (true, vec![0, 1, 2]));
 
-        let two = group.join(None, 1, ms(1));
+        let two = group.join(None, (1, 0), ms(1));
         assert_eq!((group.heartbeat(one), group.given(two)), (Heartbeat::Rejoin, None));
         assert!(group.has(first), "the generation lasts until the next is formed");
-        group.step(&BTreeSet::from([0, 1]), 3, ms(2));
+        group.step(&BTreeSet::from([(0, 0), (1, 0)]), 3, ms(2));
         assert!(!group.is_stable(), "one has not joined again");
-        group.join(Some(one), 0, ms(3));
-        group.step(&BTreeSet::from([0, 1]), 3, ms(3));
+        group.join(Some(one), (0, 0), ms(3));
+        group.step(&BTreeSet::from([(0, 0), (1, 0)]), 3, ms(3));
         assert_eq!(
             (group.has(first), group.given(one).unwrap().1, group.given(two).unwrap().1),
             (false, vec![0, 1], vec![2])
         );
 
-        group.step(&BTreeSet::from([1]), 3, ms(3) + SESSION + ms(1));
+        group.step(&BTreeSet::from([(0, 1), (1, 0)]), 3, ms(3) + SESSION + ms(1));
         assert_eq!((group.heartbeat(one), group.heartbeat(two)), (Heartbeat::Unknown, Heartbeat::Rejoin));
     }
 
