@@ -257,6 +257,33 @@ impl Error {
     }
 }
 
+/// Errors as a simulation makes them.
+#[cfg(test)]
+impl Error {
+    /// Another producer has taken over the transactional id.
+    pub(crate) fn fenced(transactional_id: &str) -> Self {
+        let (producer, reason) = (transactional_id.to_owned(), "fenced".to_owned());
+        Self::Producer { producer, code: Code::ProducerFenced, reason }
+    }
+
+    /// The group has gone on without the member.
+    pub(crate) fn stale_member() -> Self {
+        Self::Request { what: "adding offsets".to_owned(), code: Code::IllegalGeneration }
+    }
+
+    /// A record was not delivered.
+    pub(crate) fn delivery(partition: TopicPartition) -> Self {
+        Self::Delivery { partition, code: Code::MessageTimedOut }
+    }
+
+    /// The answer to the end of a transaction is missing, or was that the producer is fenced.
+    pub(crate) fn lost_end(transactional_id: &str, fenced: bool, resumable: bool) -> Self {
+        let code = if fenced { Code::ProducerFenced } else { Code::OperationTimedOut };
+        let (id, reason) = (transactional_id.to_owned(), code.to_string());
+        Self::UnknownOutcome { transactional_id: id, code, reason, fatal: fenced, resumable }
+    }
+}
+
 /// Errors that librdkafka repairs by itself, or that a later attempt may not meet.
 pub(super) fn is_transient(code: Code) -> bool {
     is_connection(code)

@@ -63,6 +63,11 @@ impl Assignment {
         self.stores().clear();
     }
 
+    /// Keeps the stores of tasks that were taken away: whoever gets such a task back finds them open.
+    pub(super) fn keep(&self, stores: Vec<(TaskId, Arc<dyn Stores>)>) {
+        self.stores().extend(stores);
+    }
+
     /// Stores that wait for an assignment.
     fn stores(&self) -> MutexGuard<'_, BTreeMap<TaskId, Arc<dyn Stores>>> {
         self.stores.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -260,7 +265,7 @@ impl RebalanceListener for Assignment {
         let deadline = Instant::now() + instance.options.close_timeout;
         for closed in waiting {
             match closed.recv_deadline(deadline) {
-                Ok(stores) => self.stores().extend(stores),
+                Ok(stores) => self.keep(stores),
                 Err(error) => tracing::error!("a stream thread did not close its tasks in time: {error}"),
             }
         }

@@ -112,6 +112,18 @@ impl Committer {
         self.open = false;
     }
 
+    /// Gives up everything under way: the tasks are others' now. Outputs of theirs that still wait to be sent would come after
+    /// those of whoever has the tasks, who sends the same again.
+    pub(super) fn abandon(&mut self) {
+        self.disconnect();
+        if let Some(outputs) = &mut self.outputs {
+            match self.instance.producers.outputs() {
+                Ok(new) => *outputs = new,
+                Err(error) => tracing::warn!("cannot make a producer for outputs: {}", super::chain(&error)),
+            }
+        }
+    }
+
     /// Sends outputs: into the transaction, or at once.
     pub(super) fn send(&mut self, outputs: Vec<Output>) -> Result<(), kafka::Error> {
         if outputs.is_empty() {

@@ -29,6 +29,8 @@ mod memory;
 mod metered;
 mod options;
 mod prober;
+#[cfg(test)]
+mod simulation;
 mod standby;
 mod startup;
 mod stream_thread;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::fault;
 use crate::config::OnStop;
+use crate::fault;
 use crate::kafka::{self, ClientSettings, LogEnds, SourceConsumer, TableReader, TopicAdmin, TopicLog};
 use crate::model::InstanceState;
 use crate::plan::{FunctionKind, MemoryPlan, NodeKind, Plan};

@@ -63,14 +63,14 @@ impl ActiveTask {
         let generation = self.committed_generation(generation);
         let mut checkpoint = self.checkpoint.clone();
         checkpoint.streams = self.stream_positions();
-        for stream in &self.streams {
+        for stream in &mut self.streams {
             if let (Some(start), Some(at)) =
                 (self.starts.get_mut(stream.source), checkpoint.streams.get(&stream.partition))
             {
                 *start = *at;
+                stream.committed = Some(*at);
             }
         }
-        self.uncommitted = false;
         let Some(task) = &mut self.task else { return Ok(()) };
         let positions = task.positions();
         for feed in &self.feeds {

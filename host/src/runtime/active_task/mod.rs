@@ -2,6 +2,7 @@
 
 mod again;
 mod commit;
+mod current;
 mod room;
 mod starts;
 mod status;
@@ -33,6 +34,8 @@ struct Stream {
     source: usize,
     /// The partition.
     partition: TopicPartition,
+    /// What the group has committed for it, as far as this task knows.
+    committed: Option<i64>,
     /// Its records.
     queue: Box<dyn Queue>,
 }
@@ -59,7 +62,7 @@ pub(in crate::runtime) struct ActiveTask {
     task: Option<StreamTask>,
     /// What the group has committed for streams, by source: there they start, and start again.
     starts: Vec<i64>,
-    /// The group has committed nothing for any of its streams.
+    /// When it was opened, the group had committed nothing for any of its streams; until that is checked.
     uncommitted: bool,
     /// It was stopped by what it handed on at a commit.
     stopped_at_commit: bool,
@@ -71,6 +74,8 @@ pub(in crate::runtime) struct ActiveTask {
     persisted: Instant,
     /// When to look next whether there is room on the disk.
     next_look: Instant,
+    /// When to ask again whether the group has gone on.
+    next_question: Instant,
     /// Records processed and dropped in earlier lives of `task`.
     before: u64,
     /// Fetched records on their way.
@@ -144,7 +149,8 @@ impl ActiveTask {
                 *start = at;
             }
             let queue = instance.source.split(&stream.partition, waker).map_err(|e| crate::runtime::chain(&e))?;
-            streams.push(Stream { source: stream.source, partition: stream.partition.clone(), queue });
+            let (source, partition) = (stream.source, stream.partition.clone());
+            streams.push(Stream { source, partition, committed: stream.committed, queue });
             assigned.push((stream.partition, at));
         }
 
@@ -179,6 +185,7 @@ impl ActiveTask {
             opened: now,
             persisted: now,
             next_look: now,
+            next_question: now,
             before: 0,
             buffer: VecDeque::new(),
         };
@@ -312,6 +319,9 @@ impl ActiveTask {
             .iter()
             .all(|feed| (lag && feed.source.is_some()) || feed.progress.as_ref().is_some_and(Progress::done));
         if done {
+            if !self.is_current(now) {
+                return Ok(Turn::Idle);
+            }
             self.finish_restore(now)?;
             return Ok(Turn::Busy(Vec::new()));
         }
@@ -345,6 +355,8 @@ impl ActiveTask {
     /// The stores are full: from here on rows go through the task.
     fn finish_restore(&mut self, now: Instant) -> Result<(), String> {
         self.check_uncommitted()?;
+        // Once is enough. What it would find after a rewind is what others have committed that took the task over.
+        self.uncommitted = false;
         self.persist(now)?;
         self.instance.barrier(|barrier| barrier.full(self.id));
         self.instance.wake_all();

@@ -226,7 +226,7 @@ impl StreamThread {
         }
         if self.unresolved.take().is_some() || lost {
             // What is open belongs to tasks that are gone.
-            self.committer.disconnect();
+            if self.tasks.is_empty() { self.committer.disconnect() } else { self.committer.abandon() }
         }
         let mut stores = Vec::new();
         for (id, task) in std::mem::take(&mut self.tasks) {
