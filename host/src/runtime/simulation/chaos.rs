@@ -60,7 +60,11 @@ fn late_end(world: &mut World) {
     world.saw(if took_effect { Seen::LateEndTookEffect } else { Seen::LateEndRefused });
     world.tell(|| format!("a late end of {identity:?}: {took_effect}"));
     if took_effect {
-        world.unknown.insert(identity.id, true);
+        // Whoever wanted to know may be gone.
+        let asks = |process: &Process| process.alive && identity.id.starts_with(&format!("app-{}-", process.disk.id));
+        if world.processes.iter().any(asks) {
+            world.unknown.insert(identity.id, true);
+        }
     }
 }
 
