@@ -302,7 +302,7 @@ fn rows_alone_are_committed() -> Result<()> {
     host.kill()?;
     let (mut host, found) = start(&setup, TABLE)?;
     for restore in &found {
-        ensure!(restore["start"] == restore["end"], "not committed: {restore}");
+        ensure!(restore["start"].as_i64() > Some(0) && restore["records"] == 0, "not committed: {restore}");
     }
     terminate(&mut host)
 }
@@ -345,7 +345,8 @@ fn stores_of_tasks_that_have_moved_are_kept_for_a_while() -> Result<()> {
     terminate(&mut b)?;
     let status = wait_tasks(&a, 4)?;
     for restore in restores(&status, CHANGELOG) {
-        ensure!(restore["start"] == restore["end"], "read again: {restore}");
+        // The end of a transaction may be behind it.
+        ensure!(restore["start"].as_i64() > Some(0) && restore["records"] == 0, "read again: {restore}");
     }
     // They go, and don't come back.
     let b = Host::start(&setup_b)?;
