@@ -12,7 +12,7 @@ use crate::task::CommitMetadata;
 
 use super::control::Report;
 use super::edge::Stores;
-use super::event::{Event, OpenTask, Opened, StreamStart};
+use super::event::{Event, Left, OpenTask, Opened, StreamStart};
 use super::instance::Instance;
 
 /// How long one question to the broker may take.
@@ -64,7 +64,7 @@ impl Assignment {
     }
 
     /// Keeps the stores of tasks that were taken away: whoever gets such a task back finds them open.
-    pub(super) fn keep(&self, stores: Vec<(TaskId, Arc<dyn Stores>)>) {
+    pub(super) fn keep(&self, stores: Left) {
         self.stores().extend(stores);
     }
 

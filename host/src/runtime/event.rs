@@ -31,7 +31,7 @@ pub(super) enum Event {
         /// Others own the partitions already: nothing may be committed.
         lost: bool,
         /// Gets the stores of the tasks, once all are closed: for their return.
-        done: Sender<Vec<(TaskId, Arc<dyn Stores>)>>,
+        done: Sender<Left>,
     },
     /// An answer of the prober.
     LogRange {
@@ -49,6 +49,9 @@ pub(super) enum Event {
     /// End the thread; tasks are closed already.
     Stop,
 }
+
+/// The stores of tasks that a thread has closed, still open for their return.
+pub(super) type Left = Vec<(TaskId, Arc<dyn Stores>)>;
 
 /// A task for a thread.
 pub(super) struct OpenTask {

@@ -18,11 +18,11 @@ use super::scheduler::Simulation;
 use super::wire::Wire;
 use crate::config::{Guarantee, OnStop};
 use crate::kafka::{Waker, partition_for_key};
-use crate::model::{TaskId, TaskState, TopicPartition};
+use crate::model::{TaskState, TopicPartition};
 use crate::plan::{BarrierPlan, BarrierScope, OnTimeout, Plan};
 use crate::runtime::assignment::{Assignment, Given};
-use crate::runtime::edge::{Plugins, Stores};
-use crate::runtime::event::{Event, Mailbox, Opened};
+use crate::runtime::edge::Plugins;
+use crate::runtime::event::{Event, Left, Mailbox, Opened};
 use crate::runtime::instance::{Instance, Options, Shared};
 use crate::runtime::stream_thread::{Next, StreamThread};
 use crate::runtime::topics::Topics;
@@ -94,7 +94,7 @@ enum Phase {
     /// Tasks run.
     Running,
     /// Threads close their tasks; the partitions are lost, or the member leaves.
-    Closing(Vec<Receiver<Vec<(TaskId, Arc<dyn Stores>)>>>, After),
+    Closing(Vec<Receiver<Left>>, After),
 }
 
 /// What comes after closing.
@@ -395,7 +395,7 @@ impl Member {
     }
 
     /// Waits until the threads have closed their tasks.
-    fn close(&mut self, mut done: Vec<Receiver<Vec<(TaskId, Arc<dyn Stores>)>>>, after: After) -> Option<Turn> {
+    fn close(&mut self, mut done: Vec<Receiver<Left>>, after: After) -> Option<Turn> {
         done.retain(|done| match done.try_recv() {
             Ok(stores) => {
                 self.assignment.keep(stores);

@@ -16,8 +16,8 @@ use crate::task::CommitMetadata;
 
 use super::active_task::{ActiveTask, Turn};
 use super::committer::{Attempt, Committer};
-use super::edge::{Place, Plugins, Stores};
-use super::event::{Event, Mailbox, OpenTask, Opened};
+use super::edge::{Place, Plugins};
+use super::event::{Event, Left, Mailbox, OpenTask, Opened};
 use super::instance::Instance;
 use super::metered::Metered;
 
@@ -218,7 +218,7 @@ impl StreamThread {
     }
 
     /// Commits, unless the partitions are lost, and closes all tasks. Returns their stores.
-    fn close_all(&mut self, lost: bool) -> Vec<(TaskId, Arc<dyn Stores>)> {
+    fn close_all(&mut self, lost: bool) -> Left {
         let now = self.instance.now();
         if !lost && self.unresolved.is_none() && self.committer.is_ready() {
             self.commit(now);
