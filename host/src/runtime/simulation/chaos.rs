@@ -59,8 +59,8 @@ fn late_end(world: &mut World) {
     let took_effect = is_open && world.cluster.coordinator.end(&identity, true).is_ok();
     world.saw(if took_effect { Seen::LateEndTookEffect } else { Seen::LateEndRefused });
     world.tell(|| format!("a late end of {identity:?}: {took_effect}"));
-    if took_effect {
-        world.unknown.insert(identity.id, true);
+    if took_effect && let Some(of_end) = world.unknown.get_mut(&identity.id) {
+        *of_end = true;
     }
 }
 

@@ -133,9 +133,10 @@ fn calm(world: &mut World) {
 
 /// Whether all streams are committed to their ends, and nothing is under way.
 fn is_processed(world: &mut World) -> bool {
-    let World { cluster, scenario, unknown, .. } = world;
+    let World { cluster, scenario, unknown, processes, .. } = world;
     let is_idle = cluster.coordinator.is_idle() && cluster.late_ends.is_empty() && cluster.group.is_stable();
-    if !is_idle || !scenario.later.is_empty() || !unknown.is_empty() {
+    let are_members = processes.iter().all(|process| process.place.is_some_and(|place| cluster.group.has(place)));
+    if !is_idle || !are_members || !scenario.later.is_empty() || !unknown.is_empty() {
         return false;
     }
     (0..scenario.partitions).flat_map(|partition| [A, B].map(|topic| TopicPartition::new(topic, partition))).all(|of| {
