@@ -7,7 +7,7 @@ use super::cluster::Heartbeat;
 use super::coverage::Seen;
 use super::logic::{CHANGELOG, TABLE};
 use super::scenario;
-use super::world::{Process, World};
+use super::world::World;
 use crate::model::TopicPartition;
 
 /// The world's own affairs, once a step.
@@ -59,12 +59,8 @@ fn late_end(world: &mut World) {
     let took_effect = is_open && world.cluster.coordinator.end(&identity, true).is_ok();
     world.saw(if took_effect { Seen::LateEndTookEffect } else { Seen::LateEndRefused });
     world.tell(|| format!("a late end of {identity:?}: {took_effect}"));
-    if took_effect {
-        // Whoever wanted to know may be gone.
-        let asks = |process: &Process| process.alive && identity.id.starts_with(&format!("app-{}-", process.disk.id));
-        if world.processes.iter().any(asks) {
-            world.unknown.insert(identity.id, true);
-        }
+    if took_effect && let Some(of_end) = world.unknown.get_mut(&identity.id) {
+        *of_end = true;
     }
 }
 

@@ -59,7 +59,7 @@ impl Scenario {
             batch: random.between(1, 4),
             commit_interval: Duration::from_millis(random.between(0, 40) as u64),
             persist_interval: Duration::from_millis(random.between(0, 60) as u64),
-            chaos: random.between(60, 260),
+            chaos: random.between(40, 200),
             later: Vec::new(),
         };
         for partition in 0..scenario.partitions {

@@ -1,7 +1,7 @@
 //! Who acts when: one actor at a time, chosen by chance, and between two effects of one step perhaps others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,15 +34,15 @@ struct Place {
     actor: Mutex<Option<Actor>>,
     /// Whether it was woken.
     rung: Arc<AtomicBool>,
-    /// Until when it sleeps.
-    until: Mutex<Duration>,
+    /// Until when it sleeps, in milliseconds.
+    until: AtomicU64,
 }
 
 impl Simulation {
     /// All processes start.
     pub(super) fn new(world: World) -> Arc<Self> {
         let count = world.scenario.processes * (world.scenario.threads + 1);
-        let place = || Place { actor: Mutex::default(), rung: Arc::default(), until: Mutex::default() };
+        let place = || Place { actor: Mutex::default(), rung: Arc::default(), until: AtomicU64::new(0) };
         let places = (0..count).map(|_| place()).collect();
         Arc::new(Self { world: Mutex::new(world), places, depth: AtomicUsize::new(0), plan: Arc::new(logic::plan()) })
     }
@@ -91,18 +91,19 @@ impl Simulation {
 
     /// One step: the world's own affairs, then an actor's.
     pub(super) fn step(self: &Arc<Self>) {
-        let (processes, first) = {
+        let (now, first, starting) = {
             let mut world = self.world();
             let passed = Duration::from_millis(world.random.below(4) as u64);
             world.now += passed;
             chaos::step(&mut world);
-            (world.scenario.processes, world.random.below(self.places.len()))
+            let starting = world.processes.iter().position(|process| process.starts(world.now));
+            (world.now, world.random.below(self.places.len()), starting)
         };
-        for process in 0..processes {
+        if let Some(process) = starting {
             self.start(process);
         }
         for index in 0..self.places.len() {
-            if self.act((first + index) % self.places.len()) {
+            if self.act((first + index) % self.places.len(), now) {
                 return;
             }
         }
@@ -112,15 +113,7 @@ impl Simulation {
 
     /// Starts a process whose time has come, when nothing is left of its last life.
     fn start(self: &Arc<Self>, index: usize) {
-        let life = {
-            let mut world = self.world();
-            let now = world.now;
-            let process = &mut world.processes[index];
-            if process.alive || process.stopping || now < process.starts_at {
-                return;
-            }
-            process.life
-        };
+        let life = self.world().processes[index].life;
         self.bury(index);
         let places = self.places_of(index);
         if !places.iter().all(|place| place.actor.try_lock().is_ok_and(|actor| actor.is_none())) {
@@ -134,7 +127,7 @@ impl Simulation {
             Ok(Ok(actors)) => {
                 for (place, actor) in places.iter().zip(actors) {
                     *place.actor.lock().unwrap() = Some(actor);
-                    *place.until.lock().unwrap() = Duration::ZERO;
+                    place.until.store(0, Ordering::Relaxed);
                 }
             }
             Ok(Err(error)) => self.world().violated(format!("a process does not start: {error}")),
@@ -143,25 +136,24 @@ impl Simulation {
     }
 
     /// A turn of an actor, if it is one's turn. `false`: it is dead, stands still, sleeps or acts already.
-    fn act(self: &Arc<Self>, index: usize) -> bool {
+    fn act(self: &Arc<Self>, index: usize, now: Duration) -> bool {
         let place = &self.places[index];
+        let is_awake = millis(now) >= place.until.load(Ordering::Relaxed) || place.rung.load(Ordering::Relaxed);
+        if !is_awake {
+            return false;
+        }
         let Ok(mut actor) = place.actor.try_lock() else { return false };
         let Some(acting) = actor.as_mut() else { return false };
         let process = acting.wire().process;
-        {
-            let world = self.world();
-            let now = world.now;
-            let awake = now >= *place.until.lock().unwrap() || place.rung.load(Ordering::Relaxed);
-            if !awake || now < world.processes[process].paused_until {
-                return false;
-            }
+        if now < self.world().processes[process].paused_until {
+            return false;
         }
         place.rung.store(false, Ordering::Relaxed);
         self.depth.fetch_add(1, Ordering::Relaxed);
         let turn = catch_unwind(AssertUnwindSafe(|| acting.turn()));
         self.depth.fetch_sub(1, Ordering::Relaxed);
         match turn {
-            Ok(Turn::Until(until)) => *place.until.lock().unwrap() = until,
+            Ok(Turn::Until(until)) => place.until.store(millis(until), Ordering::Relaxed),
             Ok(Turn::Ended) => *actor = None,
             Err(death) => {
                 *actor = None;
@@ -226,4 +218,9 @@ impl Simulation {
             *place.actor.lock().unwrap() = None;
         }
     }
+}
+
+/// A time in milliseconds.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -106,6 +106,13 @@ pub(super) struct Fetcher {
     pub(super) waker: Waker,
 }
 
+impl Process {
+    /// Whether it is time for it to start.
+    pub(super) fn starts(&self, now: Duration) -> bool {
+        !self.alive && !self.stopping && now >= self.starts_at
+    }
+}
+
 impl World {
     /// The engine's time.
     pub(super) fn instant(&self) -> Instant {
