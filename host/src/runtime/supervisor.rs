@@ -363,7 +363,11 @@ impl Running {
                 return Err(failure);
             }
             if shared.assigned.load(std::sync::atomic::Ordering::SeqCst) {
-                cleanup.turn(&self.state_dir, &self.resources, || self.assignment.tasks(), Instant::now());
+                let ours = || {
+                    let standbys = self.instance.standbys.get().map(Standbys::tasks).unwrap_or_default();
+                    &self.assignment.tasks() | &standbys
+                };
+                cleanup.turn(&self.state_dir, &self.resources, ours, Instant::now());
             }
             self.reader.poll(Duration::ZERO).map_err(|e| kafka_error("the table reader cannot go on", e))?;
             shared.set_trouble("broker", self.source.connection_error());
@@ -389,7 +393,9 @@ impl Running {
             mailbox.send(Event::Stop);
         }
         if let Some(standbys) = self.instance.standbys.get() {
-            let stays = ended.is_err() || self.instance.options.on_stop == OnStop::Stay;
+            // Who is fenced, too, has another process in its place.
+            let fenced = matches!(result, Err(Error::Fenced { .. }));
+            let stays = ended.is_err() || fenced || (result.is_ok() && self.instance.options.on_stop == OnStop::Stay);
             standbys.end(if stays { End::Stays } else { End::Left });
         }
         for thread in self.threads.into_iter().map(|(_, thread)| thread).chain(self.standbys) {

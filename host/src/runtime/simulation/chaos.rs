@@ -7,7 +7,7 @@ use super::cluster::Heartbeat;
 use super::coverage::Seen;
 use super::logic::{CHANGELOG, TABLE};
 use super::scenario;
-use super::world::World;
+use super::world::{Process, World};
 use crate::model::TopicPartition;
 
 /// The world's own affairs, once a step.

@@ -17,7 +17,7 @@ mod task;
 mod thread;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -62,6 +62,8 @@ pub(super) struct Standbys {
     waker: Waker,
     /// This instance's report.
     control: Control,
+    /// What is followed, or shall be. Held for a look or a change only.
+    tasks: Arc<Mutex<BTreeSet<TaskId>>>,
 }
 
 /// The threads, to be waited for.
@@ -80,15 +82,17 @@ impl Standbys {
         }
         let (commands, received): (_, Receiver<Command>) = crossbeam_channel::bounded(COMMANDS);
         let (waiting, waker): (Waiting, Waker) = super::wake::pair();
+        let followed = Arc::new(Mutex::new(BTreeSet::new()));
         let agreement = Agreement {
             instance: Arc::clone(instance),
+            followed: Arc::clone(&followed),
             partitions: partitions(&tasks),
             tasks,
             commands: commands.clone(),
             waker: Arc::clone(&waker),
         };
         let shared = Arc::clone(&instance.shared);
-        let (control, followed) = Control::start(
+        let (control, follower) = Control::start(
             settings.clone(),
             plan::control_topic(&instance.plan.app_id).name,
             instance.folder.instance_id().to_owned(),
@@ -102,8 +106,8 @@ impl Standbys {
                 return Err(error);
             }
         };
-        let _only_once = instance.standbys.set(Self { commands, waker, control });
-        Ok(vec![followed, thread])
+        let _only_once = instance.standbys.set(Self { commands, waker, control, tasks: followed });
+        Ok(vec![follower, thread])
     }
 
     /// The group has given these tasks to this instance: returns once none of their stores is open here, or the time is up.
@@ -122,6 +126,11 @@ impl Standbys {
     /// Tells the other instances what the group has given to this one.
     pub(super) fn report(&self, report: Report) {
         self.control.publish(report);
+    }
+
+    /// The tasks that this instance keeps the state of, or is about to: their folders are in use also while they are closed.
+    pub(super) fn tasks(&self) -> BTreeSet<TaskId> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Ends the agreement. The standby thread ends with the instance.
@@ -148,6 +157,8 @@ struct Agreement {
     tasks: BTreeSet<TaskId>,
     /// How many each sub-topology has.
     partitions: BTreeMap<u32, i32>,
+    /// What is to be followed, for whoever looks.
+    followed: Arc<Mutex<BTreeSet<TaskId>>>,
     /// The standby thread's commands.
     commands: Sender<Command>,
     /// Wakes it.
@@ -167,7 +178,9 @@ impl Agreement {
                        where there is no standby of them, and are restored there";
         self.instance.shared.set_standby_problem(thread::NAME, differs.then(|| problem.to_owned()));
         let wanted = placement.standbys(place, self.instance.plan.standby);
-        let wanted = wanted.into_iter().filter(|task| keeps_state(&self.instance.plan, *task)).collect();
+        let wanted: BTreeSet<TaskId> =
+            wanted.into_iter().filter(|task| keeps_state(&self.instance.plan, *task)).collect();
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&wanted);
         let _ended = self.commands.send(Command::Wanted(wanted));
         (self.waker)();
     }

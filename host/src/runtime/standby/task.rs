@@ -59,21 +59,21 @@ impl StandbyTask {
         let specs: Vec<StoreSpec> =
             instance.store_specs(part).into_iter().map(|spec| StoreSpec { kind: StoreKind::RocksDb, ..spec }).collect();
         let stores = instance.folder.open(id, &specs).map_err(|error| crate::runtime::chain(&error))?;
+        let mut checkpoint = stores.checkpoint();
+        if checkpoint.is_foreign(id.partition) {
+            tracing::warn!(task = %id, "the task's folder holds the state of another partition: it is read anew");
+            checkpoint = Checkpoint::default();
+            for (index, _) in (0..).map(StoreIndex).zip(&part.stores) {
+                stores.clear(index).map_err(|error| crate::runtime::chain(&error))?;
+            }
+        }
         let tails = (0..).map(StoreIndex).zip(&part.stores).map(|(index, store)| {
             let source = part.sources.iter().position(|source| source.kind == SourceKind::Table(index));
             let partition = TopicPartition::new(store.origin.topic(), id.partition);
             let feed = Feed::new(index, store.name.clone(), source, partition, 0);
             Tail { feed, end: None, answer: None, ask_at: now }
         });
-        Ok(Self {
-            id,
-            checkpoint: stores.checkpoint(),
-            stores,
-            tails: tails.collect(),
-            records: 0,
-            dirty: false,
-            persisted: now,
-        })
+        Ok(Self { id, checkpoint, stores, tails: tails.collect(), records: 0, dirty: false, persisted: now })
     }
 
     /// Takes what is there now, unless others go first. Returns whether there was something.
