@@ -1,6 +1,9 @@
 # The commands of README.md. Each sets the machine up first (scripts/setup.sh): Rust and make are all that must be there.
 .PHONY: demo build test test-slow
 
+# Tests that only `make test-slow` runs.
+LONG := kills::points::at_each memory::memory_stays
+
 # The host and the plugins, then the race between tables and streams. It goes on serving; ARGS=--exit ends it after the comparison.
 demo:
 	@scripts/setup.sh demo
@@ -22,10 +25,10 @@ test:
 	cd plugins && cargo clippy --workspace --all-targets --locked -- --deny warnings
 	cd plugins && cargo test --workspace --locked
 	@scripts/plugins.sh
-	cargo test --workspace --locked --no-fail-fast
+	cargo test --workspace --locked --no-fail-fast -- $(addprefix --skip ,$(LONG))
 
-# The long forms of some of these tests: `kill -9` fifty times, and a network that stands still for a minute.
+# What takes minutes: SIGKILL at each step, `kill -9` fifty times, a network that stands still for a minute, more input than memory.
 test-slow:
 	@scripts/setup.sh test
 	@scripts/plugins.sh
-	WEIR_SLOW=1 cargo test --workspace --locked --test it -- --nocapture kills::random network::everything
+	WEIR_SLOW=1 cargo test --workspace --locked --test it -- --nocapture kills::random network::everything $(LONG)

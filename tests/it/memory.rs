@@ -73,7 +73,7 @@ fn memory_stays_under_its_number_whatever_flows_through() -> Result<()> {
     let broker = Broker::start(&dir.path().join("broker"))?;
     create_topics(&broker)?;
     let bytes = write(&broker)?;
-    ensure!(bytes > 3 * (MEMORY << 20), "only {bytes} bytes");
+    ensure!(bytes > 2 * (MEMORY << 20), "only {bytes} bytes");
     let state = dir.path().join("state");
     // One long commit after the other: only their bound in bytes keeps them from holding all.
     let mut first = Host::start(&setup(&broker, &state, "exactly-once").set("app.commit_interval", "20 s"))?;
