@@ -1,8 +1,8 @@
 # The commands of README.md. Each sets the machine up first (scripts/setup.sh): Rust and make are all that must be there.
 .PHONY: demo build test test-slow
 
-# Tests that only `make test-slow` runs; the last one because it was once seen to wait for ever for a table's new rows: to be found out.
-LONG := kills::points::at_each memory::memory_stays recreated::rows_alone
+# Tests that only `make test-slow` runs.
+LONG := kills::points::at_each memory::memory_stays
 
 # The host and the plugins, then the race between tables and streams. It goes on serving; ARGS=--exit ends it after the comparison.
 demo:

@@ -35,6 +35,8 @@ pub(super) struct Feed {
     asked: Option<Instant>,
     /// Whether the answer to that is still to come: there is one question at a time.
     waiting: bool,
+    /// Rows of a live table that wait in the task's queue.
+    queued: usize,
 }
 
 impl Feed {
@@ -46,7 +48,18 @@ impl Feed {
         partition: TopicPartition,
         version: u32,
     ) -> Self {
-        Self { store, name, source, partition, version, queue: None, progress: None, asked: None, waiting: false }
+        Self {
+            store,
+            name,
+            source,
+            partition,
+            version,
+            queue: None,
+            progress: None,
+            asked: None,
+            waiting: false,
+            queued: 0,
+        }
     }
 
     /// Whether it feeds a store from the store's own changelog.
@@ -174,14 +187,21 @@ impl Feed {
     /// Stops reading, and forgets how far it was.
     pub(super) fn reset(&mut self, instance: &Instance) -> Result<(), String> {
         self.progress = None;
-        (self.asked, self.waiting) = (None, false);
+        (self.asked, self.waiting, self.queued) = (None, false, 0);
         self.close(instance)
     }
 
-    /// Tells a live table's progress where the task is, for the status.
-    pub(super) fn follow(&mut self, queue: Option<&RecordQueue>, records: usize) {
-        if let (Some(queue), Some(progress)) = (queue, &mut self.progress) {
-            progress.applied(queue.position(), records as u64);
+    /// A live table's rows were fetched, and wait in the task's queue.
+    pub(super) fn fetched(&mut self, records: usize) {
+        self.queued += records;
+    }
+
+    /// Tells a live table's progress where the task is, for the status: what it has left in its queue is not applied.
+    pub(super) fn follow(&mut self, queue: &RecordQueue) {
+        let applied = self.queued.saturating_sub(queue.len());
+        self.queued = queue.len();
+        if let Some(progress) = &mut self.progress {
+            progress.applied(queue.position(), applied as u64);
         }
     }
 

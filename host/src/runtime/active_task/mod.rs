@@ -455,17 +455,20 @@ impl ActiveTask {
         let mut fetched = 0;
         for feed in &mut self.feeds {
             if let (Some(source), Some(queue)) = (feed.source, &mut feed.queue) {
-                let (count, end) = fill(task, source, queue.as_mut(), quota, &mut self.buffer)?;
+                let count = fill(task, source, queue.as_mut(), quota, &mut self.buffer)?;
+                feed.fetched(count);
                 fetched += count;
-                if count > 0 || end.is_some() {
-                    feed.follow(task.queues().get(source), count);
-                }
             }
         }
         for stream in &mut self.streams {
-            fetched += fill(task, stream.source, stream.queue.as_mut(), quota, &mut self.buffer)?.0;
+            fetched += fill(task, stream.source, stream.queue.as_mut(), quota, &mut self.buffer)?;
         }
         let step = task.step(logic);
+        for feed in &mut self.feeds {
+            if let Some(queue) = feed.source.and_then(|source| task.queues().get(source)) {
+                feed.follow(queue);
+            }
+        }
         metered::count(&self.instance.counters, task.part(), step.records, &step.tally);
         if let Some(failure) = task.failure() {
             let reason = failure.to_string();
@@ -476,21 +479,21 @@ impl ActiveTask {
     }
 }
 
-/// Fetches into a source's queue while it is under its quota. Returns how many records came, and the end if it was seen.
+/// Fetches into a source's queue while it is under its quota. Returns how many records came.
 fn fill(
     task: &mut StreamTask,
     source: usize,
     from: &mut dyn Queue,
     quota: usize,
     buffer: &mut VecDeque<Record>,
-) -> Result<(usize, Option<i64>), String> {
-    let Some(queue) = task.queue_mut(source) else { return Ok((0, None)) };
+) -> Result<usize, String> {
+    let Some(queue) = task.queue_mut(source) else { return Ok(0) };
     if queue.bytes() >= quota {
-        return Ok((0, None));
+        return Ok(0);
     }
     buffer.clear();
     let polled =
         from.poll(FETCH_RECORDS, quota - queue.bytes(), buffer).map_err(|error| crate::runtime::chain(&error))?;
     queue.extend(buffer.drain(..), polled.end);
-    Ok((polled.records, polled.end))
+    Ok(polled.records)
 }
