@@ -23,6 +23,17 @@ impl TableReader {
         Ok(Arc::new(Self { client: Arc::new(client) }))
     }
 
+    /// Connects, and asks where `topics` are: about what librdkafka 2.12 has not heard of when it is to be read, it asks up to a
+    /// second later. Whoever reads finds out what is wrong with a topic.
+    pub fn prepare(&self, topics: &[&str], timeout: Duration) {
+        for topic in topics {
+            if let Err(error) = self.client.fetch_metadata(Some(topic), timeout) {
+                tracing::debug!(target: "weir::kafka", topic, %error, "cannot ask where the topic is");
+                return;
+            }
+        }
+    }
+
     /// Starts reading each partition at its offset (absolute), in a queue of its own; returns them in order. None of them may
     /// be open.
     pub fn open(

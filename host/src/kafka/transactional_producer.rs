@@ -1,6 +1,7 @@
 //! One stream thread's transactions: changelog records, input offsets and, under exactly-once, outputs.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
@@ -24,6 +25,8 @@ pub struct TransactionalProducer {
     outbox: Outbox,
     /// `transactional.id`.
     id: String,
+    /// Whether `init` has succeeded.
+    ready: AtomicBool,
 }
 
 impl TransactionalProducer {
@@ -31,13 +34,24 @@ impl TransactionalProducer {
     pub fn new(settings: &ClientSettings, transactional_id: &str) -> Result<Self, Error> {
         let config = settings.transactional_producer(transactional_id);
         let outbox = Outbox::new(&config, "transactions", transactional_id, settings.message_timeout())?;
-        Ok(Self { outbox, id: transactional_id.to_owned() })
+        Ok(Self { outbox, id: transactional_id.to_owned(), ready: AtomicBool::new(false) })
     }
 
-    /// Fences earlier producers of the same id and ends what they left open. After a time-out it may be called again.
+    /// Its `transactional.id`.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Fences earlier producers of the same id and ends what they left open. After a time-out it may be called again; once it has
+    /// succeeded it does nothing.
     pub fn init(&self, timeout: Duration) -> Result<(), Error> {
+        if self.ready.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let result = self.outbox.producer().init_transactions(timeout);
-        result.map_err(|error| self.error("init", &error))
+        result.map_err(|error| self.error("init", &error))?;
+        self.ready.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Opens a transaction.

@@ -50,6 +50,12 @@ impl Plan {
         self.subtopologies.iter().flat_map(|part| &part.sources).map(|source| source.topic.as_str())
     }
 
+    /// Topics that fill stores: tables and changelogs of tasks, then global tables.
+    pub fn store_topics(&self) -> impl Iterator<Item = &str> {
+        let stores = self.subtopologies.iter().flat_map(|part| &part.stores).map(|store| store.origin.topic());
+        stores.chain(self.global_tables.iter().map(|table| table.topic.as_str()))
+    }
+
     /// Topics that are written for others: sinks, then dead letters.
     pub fn output_topics(&self) -> impl Iterator<Item = &str> {
         let sinks = self.subtopologies.iter().flat_map(|part| &part.nodes).filter_map(|node| match &node.kind {

@@ -107,9 +107,9 @@ impl Instance {
         now.saturating_duration_since(self.started)
     }
 
-    /// The transactional id of stream thread `index`: the same in every run on this state folder.
+    /// The transactional id of stream thread `index`.
     pub(super) fn transactional_id(&self, index: usize) -> String {
-        format!("{}-{}-{index}", self.plan.app_id, self.folder.instance_id())
+        super::membership::transactional_id(&self.plan.app_id, self.folder.instance_id(), index)
     }
 
     /// Wakes every stream thread: something that they wait for may have changed.

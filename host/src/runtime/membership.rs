@@ -3,7 +3,8 @@
 //! It is a static member under the id that its state folder keeps. So a process that was killed is back in its place at once, without
 //! waiting for the end of its old session, and without a rebalance of the others.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::config::OnStop;
@@ -44,32 +45,57 @@ pub(super) fn end_outdated(settings: &ClientSettings, dir: &StateDir, topics: &[
     Ok(())
 }
 
-/// Ends transactions that threads of an earlier run have left open and that no thread of this one will: each holds readers of its
-/// partitions back until it times out. `own`: the ids of this run's threads, which do that themselves.
-pub(super) fn end_left_transactions(settings: &ClientSettings, dir: &StateDir, own: &BTreeSet<String>) {
-    let left: Vec<String> = dir.transactional_ids().into_iter().filter(|id| !own.contains(id)).collect();
-    let mut ended = Vec::new();
-    for some in left.chunks(AT_ONCE) {
-        std::thread::scope(|scope| {
-            let ends = some.iter().map(|id| (id, scope.spawn(|| end_transaction(settings, id)))).collect::<Vec<_>>();
-            ended.extend(ends.into_iter().filter_map(|(id, end)| end.join().ok()?.then(|| id.clone())));
-        });
+/// The transactional id of stream thread `index` of an application on a state folder: the same in every run.
+pub(super) fn transactional_id(app: &str, instance: &str, index: usize) -> String {
+    format!("{app}-{instance}-{index}")
+}
+
+/// Transactions that an earlier run may have left open, being ended while the instance starts.
+///
+/// Each holds readers of its partitions back, and the group's offsets, until it is ended or times out; ending one takes about a
+/// second (librdkafka asks the coordinator in steps of half a second), which the start needs for other things anyway.
+pub(super) struct LeftTransactions(JoinHandle<Vec<TransactionalProducer>>);
+
+impl LeftTransactions {
+    /// Begins to end them: all that the folder knows of.
+    pub(super) fn end(settings: &ClientSettings, dir: &StateDir) -> Self {
+        let (settings, ids) = (settings.clone(), dir.transactional_ids());
+        Self(std::thread::spawn(move || {
+            let (settings, mut ended) = (&settings, Vec::new());
+            for some in ids.chunks(AT_ONCE) {
+                std::thread::scope(|scope| {
+                    let ends = some.iter().map(|id| scope.spawn(move || end_transaction(settings, id)));
+                    let ends: Vec<_> = ends.collect();
+                    ended.extend(ends.into_iter().filter_map(|end| end.join().ok()?));
+                });
+            }
+            ended
+        }))
     }
-    if let Err(error) = dir.forget_transactional_ids(&ended) {
-        tracing::warn!("cannot forget transactional ids of an earlier run: {}", super::chain(&error));
+
+    /// Waits until they are ended, and forgets those that are not `own`, the ids of this run's threads. Returns the connected
+    /// producers of these, by id.
+    pub(super) fn ended(self, dir: &StateDir, own: &BTreeSet<String>) -> BTreeMap<String, TransactionalProducer> {
+        let ended = self.0.join().unwrap_or_default().into_iter().map(|producer| (producer.id().to_owned(), producer));
+        let (own, others): (BTreeMap<_, _>, BTreeMap<_, _>) = ended.partition(|(id, _)| own.contains(id));
+        let others: Vec<String> = others.into_keys().collect();
+        if let Err(error) = dir.forget_transactional_ids(&others) {
+            tracing::warn!("cannot forget transactional ids of an earlier run: {}", super::chain(&error));
+        }
+        own
     }
 }
 
-/// Ends what is open under a transactional id; whether that went well.
-fn end_transaction(settings: &ClientSettings, id: &str) -> bool {
-    let ended = TransactionalProducer::new(settings, id).and_then(|producer| producer.init(INIT));
-    match ended {
-        Ok(()) => tracing::info!(transactional_id = id, "ended what an earlier run may have left open"),
-        Err(ref error) => {
+/// Ends what is open under a transactional id, if that goes well: with the producer that did.
+fn end_transaction(settings: &ClientSettings, id: &str) -> Option<TransactionalProducer> {
+    let ended = TransactionalProducer::new(settings, id).and_then(|producer| producer.init(INIT).map(|()| producer));
+    match &ended {
+        Ok(_) => tracing::debug!(transactional_id = id, "ended what an earlier run may have left open"),
+        Err(error) => {
             tracing::warn!(transactional_id = id, "cannot end what an earlier run left open: {}", super::chain(error));
         }
     }
-    ended.is_ok()
+    ended.ok()
 }
 
 /// An error of the group member. Another process in our place is told from all others: nothing here can help.

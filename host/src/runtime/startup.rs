@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::kafka::{self, NewTopic, TopicAdmin, TopicDescription};
-use crate::plan::{self, MemoryPlan, Plan, StoreOrigin};
-use crate::topology::Topology;
+use crate::plan::{self, Plan, StoreOrigin};
 
 use super::Error;
 use super::instance::Shared;
@@ -53,25 +52,31 @@ fn until_answered<T>(
     }
 }
 
-/// Checks the topology's topics, divides the memory over their partitions, and makes internal topics. `None`: told to stop.
-pub(super) fn check(
-    plan: &Plan,
-    topology: &Topology,
-    admin: &TopicAdmin,
-    cluster: Cluster,
-    shared: &Shared,
-) -> Result<Option<(Counts, Topics, MemoryPlan)>, Error> {
+/// Waits until the broker answers, and asks for the topics that the topology's owner makes. `None`: told to stop.
+pub(super) fn reach(plan: &Plan, admin: &TopicAdmin, shared: &Shared) -> Result<Option<Counts>, Error> {
     let external: BTreeSet<&str> = plan
         .source_topics()
         .chain(plan.output_topics())
         .chain(plan.global_tables.iter().map(|table| table.topic.as_str()))
         .collect();
     let external: Vec<&str> = external.into_iter().collect();
-    let Some(counts) = existing(&external, admin, shared)? else { return Ok(None) };
-    plan::tasks(plan, &counts)?;
-    let memory = MemoryPlan::divide(plan, topology, &counts)?;
+    let counts = existing(&external, admin, shared)?;
+    if let Some(counts) = &counts {
+        plan::tasks(plan, counts)?;
+    }
+    Ok(counts)
+}
+
+/// Checks the topology's topics, and makes internal ones. `None`: told to stop.
+pub(super) fn check(
+    plan: &Plan,
+    admin: &TopicAdmin,
+    cluster: Cluster,
+    shared: &Shared,
+    counts: &Counts,
+) -> Result<Option<Topics>, Error> {
     warn_of_retention(plan, admin, cluster);
-    let mut internal = plan::internal_topics(plan, &counts);
+    let mut internal = plan::internal_topics(plan, counts);
     if cluster == Cluster::Kafka {
         internal.push(plan::registry_topic(&plan.app_id));
         internal.extend((plan.standby > 0).then(|| plan::control_topic(&plan.app_id)));
@@ -106,9 +111,8 @@ pub(super) fn check(
         tracing::info!(topics = names.join(" "), "creating internal topics");
         let Some(()) = until_answered(admin, shared, || admin.create(&missing, CREATE))? else { return Ok(None) };
     }
-    let Some(found) = describe(plan, admin, cluster, shared, &counts)? else { return Ok(None) };
-    let topics = Topics::new(plan, &found);
-    Ok(Some((counts, topics, memory)))
+    let Some(found) = describe(plan, admin, cluster, shared, counts)? else { return Ok(None) };
+    Ok(Some(Topics::new(plan, &found)))
 }
 
 /// What the broker says of the topics that are read; of the embedded one, which tells no ids, what is known already.
@@ -124,9 +128,7 @@ fn describe(
             |(topic, count): (&String, &i32)| (topic.clone(), TopicDescription { partitions: *count, id: None });
         return Ok(Some(counts.iter().map(known).collect()));
     }
-    let stores = plan.subtopologies.iter().flat_map(|part| &part.stores).map(|store| store.origin.topic());
-    let tables = plan.global_tables.iter().map(|table| table.topic.as_str());
-    let names: BTreeSet<&str> = plan.source_topics().chain(stores).chain(tables).collect();
+    let names: BTreeSet<&str> = plan.source_topics().chain(plan.store_topics()).collect();
     let names: Vec<&str> = names.into_iter().collect();
     let Some(found) = until_answered(admin, shared, || admin.describe(&names, QUESTION))? else { return Ok(None) };
     Ok(Some(names.into_iter().zip(found).filter_map(|(name, found)| Some((name.to_owned(), found?))).collect()))

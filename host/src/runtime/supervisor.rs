@@ -21,10 +21,11 @@ use super::activation::Activation;
 use super::assignment::Assignment;
 use super::cleanup::Cleanup;
 use super::control::End;
-use super::edge::{Plugins, StateFolder};
+use super::edge::{Plugins, ProducerFactory, StateFolder};
 use super::event::{Event, Mailbox};
 use super::handle::Handle;
-use super::instance::{Instance, Options, Shared};
+use super::instance::{Instance, Shared};
+use super::membership::LeftTransactions;
 use super::options;
 use super::prober::Prober;
 use super::standby::{self, Standbys};
@@ -36,6 +37,8 @@ use super::{Error, global_tables, membership, startup, stream_thread};
 const POLL: Duration = Duration::from_millis(100);
 /// How long ending all threads may take: a thread that waits for a lost broker must not keep the process.
 const STOP: Duration = Duration::from_secs(20);
+/// How long asking where a topic is may take, before it is read without.
+const PREPARE: Duration = Duration::from_secs(5);
 /// How long opening the registry's log may take.
 const OPEN_LOG: Duration = Duration::from_secs(30);
 
@@ -120,6 +123,24 @@ struct Start {
     registry: Arc<OnceLock<Arc<Registry>>>,
 }
 
+/// What a start has before its threads: clients that work already, and what the broker has said.
+struct Begun {
+    /// Settings of further clients.
+    settings: ClientSettings,
+    /// Shares of the memory.
+    memory: MemoryPlan,
+    /// The topics that are read.
+    topics: Topics,
+    /// Looks whether they stay what they are.
+    watch: Option<TopicWatch>,
+    /// Partition counts of the topology's topics.
+    counts: startup::Counts,
+    /// What an earlier run has left open.
+    left: LeftTransactions,
+    /// The reader of tables and changelogs, once it knows where they are.
+    reader: JoinHandle<Arc<TableReader>>,
+}
+
 /// A running instance's threads.
 struct Running {
     /// Shared parts.
@@ -162,15 +183,19 @@ impl Start {
         let topology = &self.topology;
         let base = ClientSettings::new(&self.plan.app_id, topology.kafka.clone());
         let admin = TopicAdmin::new(&base).map_err(|source| kafka_error("cannot make an admin client", source))?;
-        let checked = startup::check(&self.plan, topology, &admin, self.cluster, &self.shared)?;
-        let Some((counts, topics, memory)) = checked else { return Ok(()) };
+        let Some(counts) = startup::reach(&self.plan, &admin, &self.shared)? else { return Ok(()) };
+        let memory = MemoryPlan::divide(&self.plan, topology, &counts)?;
+        let _only_once = self.shared.memory.plan.set(memory);
+        let settings = base.with_queue_limits(options::queue_limits(&memory));
+        // What takes a while goes on beside the rest of the start.
+        let left = LeftTransactions::end(&settings, &self.state_dir);
+        let checked = startup::check(&self.plan, &admin, self.cluster, &self.shared, &counts)?;
+        let Some(topics) = checked else { return Ok(()) };
         let watch = match self.cluster {
             Cluster::Kafka => Some(TopicWatch::start(admin, topics.clone(), Arc::clone(&self.shared))?),
             Cluster::Embedded => None,
         };
-        let _only_once = self.shared.memory.plan.set(memory);
-        let options = options::options(topology, &memory);
-        let settings = base.with_queue_limits(options::queue_limits(&memory));
+        let reader = self.prepare_reader(&settings)?;
         for part in &self.plan.subtopologies {
             for store in &part.stores {
                 if let Some(partitions) = part.sources.first().and_then(|source| counts.get(&source.topic)) {
@@ -194,7 +219,7 @@ impl Start {
             std::thread::park_timeout(POLL);
         }
 
-        let running = self.start_threads(settings, options, &memory, topics, watch, &counts)?;
+        let running = self.start_threads(Begun { settings, memory, topics, watch, counts, left, reader })?;
         self.shared.set_waits_for(None);
         self.shared.set_state(InstanceState::Running);
         let result = running.supervise();
@@ -203,6 +228,20 @@ impl Start {
         let ended = running.end(&result);
         registry.stop();
         result.and(ended)
+    }
+
+    /// Makes the reader of tables and changelogs, and has it find out where they are.
+    fn prepare_reader(&self, settings: &ClientSettings) -> Result<JoinHandle<Arc<TableReader>>, Error> {
+        let reader = TableReader::new(settings).map_err(|e| kafka_error("cannot make the table reader", e))?;
+        let plan = Arc::clone(&self.plan);
+        let name = "table-reader".to_owned();
+        std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(move || {
+                reader.prepare(&plan.store_topics().collect::<Vec<_>>(), PREPARE);
+                reader
+            })
+            .map_err(|source| Error::Thread { name, source })
     }
 
     /// Reads the registry and activates what it says.
@@ -254,15 +293,9 @@ impl Start {
     }
 
     /// Makes the clients and starts the threads.
-    fn start_threads(
-        &self,
-        settings: ClientSettings,
-        options: Options,
-        memory: &MemoryPlan,
-        topics: Topics,
-        watch: Option<TopicWatch>,
-        counts: &startup::Counts,
-    ) -> Result<Running, Error> {
+    fn start_threads(&self, begun: Begun) -> Result<Running, Error> {
+        let Begun { settings, memory, topics, watch, counts, left, reader } = begun;
+        let options = options::options(&self.topology, &memory);
         let inputs: BTreeSet<&str> =
             self.plan.subtopologies.iter().flat_map(|part| &part.sources).map(|s| s.topic.as_str()).collect();
         let inputs: Vec<&str> = inputs.into_iter().collect();
@@ -279,8 +312,10 @@ impl Start {
         let assignment = Arc::new(Assignment::default());
         let source = SourceConsumer::new(&settings, member, Arc::clone(&assignment) as _)
             .map_err(|e| kafka_error("cannot make the source consumer", e))?;
-        let reader = TableReader::new(&settings).map_err(|e| kafka_error("cannot make the table reader", e))?;
+        let reader = reader.join().map_err(|_| Error::Panicked { name: "table-reader".to_owned() })?;
         let threads = options.threads;
+        let own = |index| membership::transactional_id(&self.plan.app_id, self.state_dir.instance_id(), index);
+        let connected = left.ended(&self.state_dir, &(0..threads).map(own).collect());
         let barrier = crate::task::Barrier::new(options.barrier.scope, self.plan.global_tables.is_empty());
         let resources = Resources::new(memory.stores, options::bytes(memory.databases));
         let _only_once = self.shared.memory.resources.set(resources.clone());
@@ -288,7 +323,7 @@ impl Start {
             plan: Arc::clone(&self.plan),
             options,
             time: Box::new(Instant::now),
-            producers: Box::new(settings.clone()),
+            producers: Box::new(ProducerFactory::new(settings.clone(), connected)),
             folder: Box::new(StateFolder { dir: Arc::clone(&self.state_dir), resources: resources.clone() }),
             topics,
             source: Box::new(Arc::clone(&source)),
@@ -305,8 +340,6 @@ impl Start {
             started: Instant::now(),
         });
         assignment.attach(&instance);
-        let own = (0..threads).map(|index| instance.transactional_id(index)).collect();
-        membership::end_left_transactions(&settings, &self.state_dir, &own);
 
         let globals = global_tables::open(&instance, &self.state_dir, &resources)?;
         let _only_once = instance.globals.set(globals.clone());
@@ -333,7 +366,7 @@ impl Start {
             source.subscribe(&inputs).map_err(|e| kafka_error("cannot subscribe", e))?;
         }
         let standbys = match self.cluster {
-            Cluster::Kafka => Standbys::start(&instance, &settings, counts)?,
+            Cluster::Kafka => Standbys::start(&instance, &settings, &counts)?,
             // One process has it to itself.
             Cluster::Embedded => Vec::new(),
         };

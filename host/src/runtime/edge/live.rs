@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Folder, Outputs, Place, Plugins, Producers, Queue, Reader, Source, Stores, Transactions};
@@ -57,13 +57,35 @@ impl Queue for PartitionQueue {
     }
 }
 
-impl Producers for ClientSettings {
+/// Makes producers; those of transactions that the start has connected already come first.
+pub(in crate::runtime) struct ProducerFactory {
+    /// Settings of all producers.
+    settings: ClientSettings,
+    /// Connected, by transactional id: each for whoever asks first.
+    connected: Mutex<BTreeMap<String, TransactionalProducer>>,
+}
+
+impl ProducerFactory {
+    /// A factory with these producers ready.
+    pub(in crate::runtime) fn new(
+        settings: ClientSettings,
+        connected: BTreeMap<String, TransactionalProducer>,
+    ) -> Self {
+        Self { settings, connected: Mutex::new(connected) }
+    }
+}
+
+impl Producers for ProducerFactory {
     fn transactions(&self, transactional_id: &str) -> Result<Box<dyn Transactions>, Error> {
-        Ok(Box::new(TransactionalProducer::new(self, transactional_id)?))
+        let mut connected = self.connected.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Box::new(match connected.remove(transactional_id) {
+            Some(producer) => producer,
+            None => TransactionalProducer::new(&self.settings, transactional_id)?,
+        }))
     }
 
     fn outputs(&self) -> Result<Box<dyn Outputs>, Error> {
-        Ok(Box::new(OutputProducer::new(self)?))
+        Ok(Box::new(OutputProducer::new(&self.settings)?))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::plan::StorePlan;
 use crate::store::{self, StoreSpec};
 use crate::view::Catalog;
 
-pub(super) use live::StateFolder;
+pub(super) use live::{ProducerFactory, StateFolder};
 
 /// Tells the time.
 pub(super) type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
