@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # After kill -9 under exactly-once: the time from the restart to the first processed record, and what was read again.
 #
-#   bench/restart.sh [--keys "1000000 5000000"] [--records 100000] [--systems "weir ks ks-tuned"] [--runs 3] [--dir DIR]
+#   bench/restart.sh [--keys "1000000 5000000"] [--records 100000] [--systems "weir ks ks-tuned"] [--runs 3] [--peer-runs 3] [--dir DIR]
 #
 #   weir       as the topology file has it, with Kafka's default session time-out (45 s)
 #   ks         Kafka Streams with its defaults
@@ -12,10 +12,10 @@
 # the median over the runs and its range, then Kafka Streams ÷ Weir. Needs what bench/throughput.sh needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-keys="1000000 5000000" records=100000 systems="weir ks ks-tuned" runs=3 dir=bench/run
+keys="1000000 5000000" records=100000 systems="weir ks ks-tuned" runs=3 peer_runs= dir=bench/run
 while [ $# -gt 1 ]; do
     case $1 in
-        --keys) keys=$2 ;; --records) records=$2 ;; --systems) systems=$2 ;; --runs) runs=$2 ;; --dir) dir=$2 ;;
+        --keys) keys=$2 ;; --records) records=$2 ;; --systems) systems=$2 ;; --runs) runs=$2 ;; --peer-runs) peer_runs=$2 ;; --dir) dir=$2 ;;
         *) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 2 ;;
     esac
     shift 2
@@ -78,7 +78,9 @@ for count in $keys; do
     "$peer/peer.sh" generator --bootstrap "$boot" --keys "$count" --records "$records" 2>"$dir/generator.log"
     ours=
     for system in $systems; do
-        for run in $(seq "$runs"); do
+        times=$runs
+        [ "$system" = weir ] || times=${peer_runs:-$runs}
+        for run in $(seq "$times"); do
             id=$system-$count-$run-$$
             case $system in
                 weir) run_weir "$id" ;;

@@ -29,9 +29,13 @@ if [ "$1" = --inside ]; then
     installed=$(dpkg-query -W -f '${Package}\n' |
         grep -E '^(build-essential|binutils|clang.*|cmake|cpp.*|g\+\+.*|gcc|gcc-[0-9]+|libc6-dev|libclang.*|libssl-dev|llvm.*|maven|openjdk.*|pkg-config|zlib1g-dev)$')
     apt-mark manual make git ca-certificates >/dev/null
+    # Whom the machine trusts stays (a network of its own may need that): a JDK that is installed adds to what it finds.
+    trusted=/etc/ssl/certs/java/cacerts
+    [ ! -f $trusted ] || cp $trusted "$scratch/cacerts"
     # shellcheck disable=SC2086
     DEBIAN_FRONTEND=noninteractive apt-get purge -y --autoremove -o Dpkg::Options::=--force-unsafe-io $installed >"$scratch/purge.log" 2>&1 </dev/null ||
         { tail -5 "$scratch/purge.log" >&2; exit 1; }
+    [ ! -f "$scratch/cacerts" ] || install -D -m 644 "$scratch/cacerts" $trusted
     rustup --quiet target remove wasm32-unknown-unknown
     for program in cc g++ clang java mvn; do
         ! command -v $program >/dev/null || say "$program is still here: $(command -v $program)"

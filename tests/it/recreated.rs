@@ -267,6 +267,41 @@ fn expired_offsets_are_replaced_by_the_folders() -> Result<()> {
     Ok(())
 }
 
+/// A task that refuses to count again is not given offsets by the commits of others: it would not refuse the next time.
+#[test]
+fn a_state_without_offsets_is_refused_again_and_again() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let counted = Counted::start(dir.path(), "")?;
+    let state = dir.path().join("state");
+    let setup = counted.setup(&state)?.set("app.threads", "1");
+    // One partition has state.
+    topics::produce(&counted.bootstrap(), "in", &[(1, "k1-0", Some("echo"), 1)])?;
+    run(&counted, &setup)?;
+    wait::until("the group's deletion", Duration::from_secs(30), || topics::delete_group(&counted.bootstrap(), APP))?;
+    fs::remove_dir_all(&state)?;
+    for round in 1..3 {
+        let mut host = Host::start(&setup)?;
+        topics::produce(&counted.bootstrap(), "in", &[(0, "k0-0", Some("echo"), 1)])?;
+        wait::until("the other partition's record", TIMEOUT, || {
+            let committed = group::committed(&counted.bootstrap(), APP, "in", 0)?;
+            ensure!(committed == Some(round), "{committed:?}");
+            Ok(())
+        })
+        .with_context(|| host.log())?;
+        host.wait_status("the task that refuses to count again", |status| {
+            let tasks = status["tasks"].as_array().context("tasks")?;
+            let task = tasks.iter().find(|task| task["task"] == "0_1").context("0_1")?;
+            let reason = task["reason"].as_str().unwrap_or_default();
+            ensure!(task["state"] == "failed" && reason.contains("would count twice"), "{task}");
+            Ok(())
+        })?;
+        let committed = group::committed(&counted.bootstrap(), APP, "in", 1)?;
+        ensure!(committed.is_none(), "the group has {committed:?} for it");
+        terminate(&mut host)?;
+    }
+    Ok(())
+}
+
 /// Rows alone make commits too: a table's place is kept although no stream moves.
 #[test]
 fn rows_alone_are_committed() -> Result<()> {

@@ -10,8 +10,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use weir::kafka::{ClientSettings, TransactionalProducer};
 use weir::model::Record;
-use weir_tests::{Broker, Host, topics};
+use weir_tests::host::TIMEOUT;
+use weir_tests::{Broker, Host, group, topics, wait};
 
+use crate::counted::{self, Counted, STREAMS, terminate};
 use crate::crash::{IMPATIENT, THREADS, setup};
 use crate::grown::{self, Grown};
 use crate::projekt::{PARTITIONS, create_topics, wait_caught_up};
@@ -29,9 +31,14 @@ fn take_over(broker: &Broker, id: &str) -> Result<TransactionalProducer> {
 
 /// Refuses the next commit of every stream thread.
 pub(crate) fn fence(broker: &Broker, host: &Host) -> Result<()> {
+    fence_threads(broker, host, "projekt", THREADS)
+}
+
+/// Refuses the next commit of every one of an application's stream threads.
+fn fence_threads(broker: &Broker, host: &Host, app: &str, threads: usize) -> Result<()> {
     let instance = host.status()?["instance"].as_str().context("instance")?.to_owned();
-    for thread in 0..THREADS {
-        take_over(broker, &format!("projekt-{instance}-{thread}"))?;
+    for thread in 0..threads {
+        take_over(broker, &format!("{app}-{instance}-{thread}"))?;
     }
     Ok(())
 }
@@ -132,4 +139,81 @@ fn refused_commits(guarantee: &str) -> Result<()> {
     let ended = host.terminate()?;
     ensure!(ended.success(), "SIGTERM ended it with {ended}: {}", host.log());
     Ok(())
+}
+
+/// A stream whose offset is gone from its log is not fetched any more, and cannot be set back either.
+#[test]
+fn a_stream_that_cannot_be_read_holds_no_other_task_back() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut counted = Counted::start(dir.path(), "")?;
+    let state = dir.path().join("state");
+    let setup = counted.setup(&state)?.set("app.threads", "1");
+    counted.feed("in", 3)?;
+    let mut host = Host::start(&setup)?;
+    counted.wait_caught_up(&host)?;
+    terminate(&mut host)?;
+    // Meanwhile records come and go again.
+    counted.feed("in", 2)?;
+    topics::delete_records(&counted.bootstrap(), "in", 1, -1)?;
+
+    let mut host = Host::start(&setup)?;
+    host.wait_status("the task that cannot go on", |status| {
+        let tasks = status["tasks"].as_array().context("tasks")?;
+        let task = tasks.iter().find(|task| task["task"] == "0_1").context("0_1")?;
+        let reason = task["reason"].as_str().unwrap_or_default();
+        ensure!(task["state"] == "failed" && reason.contains("in-1"), "{task}");
+        ensure!(tasks.iter().filter(|task| task["state"] == "running").count() == 3, "{status}");
+        Ok(())
+    })?;
+    fence_threads(&counted.broker, &host, counted::APP, 1)?;
+    counted.feed("more", 1)?;
+    wait::until("the records of the other tasks", TIMEOUT, || {
+        for partition in [0, 2, 3] {
+            for topic in STREAMS {
+                let committed = group::committed(&counted.bootstrap(), counted::APP, topic, partition)?;
+                let end = topics::end(&counted.bootstrap(), topic, partition)?;
+                ensure!(committed == Some(end), "{topic}-{partition}: {committed:?} of {end}");
+            }
+        }
+        Ok(())
+    })
+    .with_context(|| host.log())?;
+    ensure!(host.log().contains("did not go through"), "nothing was refused: {}", host.log());
+    let status = host.status()?;
+    let tasks = status["tasks"].as_array().context("tasks")?;
+    ensure!(tasks.iter().any(|task| task["task"] == "0_1" && task["state"] == "failed"), "{status}");
+    terminate(&mut host)
+}
+
+/// With `on_timeout = "proceed"` a task goes on without its tables; each task has its own time, and has it again when it begins again.
+#[test]
+fn a_task_s_time_for_its_tables_is_its_own() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut counted = Counted::start(dir.path(), "")?;
+    let state = dir.path().join("state");
+    let setup = counted.setup(&state)?.set("barrier.scope", "task");
+    let setup = setup.set("barrier.timeout", "2 s").set("barrier.on_timeout", "proceed");
+    // A row that is never committed: the table of one task is never full.
+    let writer = take_over(&counted.broker, "writer")?;
+    writer.begin()?;
+    let row = Record { key: Some("k1-0".into()), value: Some("row".into()), timestamp: 1, ..Record::default() };
+    writer.send(counted::TABLE, Some(1), &row, None)?;
+    writer.flush(REQUEST)?;
+
+    counted.feed("in", 1)?;
+    let mut host = Host::start(&setup)?;
+    counted.wait_caught_up(&host)?;
+    let given_up = |host: &Host| {
+        let log = host.log();
+        let lines = log.lines().filter(|line| line.contains("not full in time")).map(str::to_owned);
+        lines.collect::<Vec<_>>()
+    };
+    let lines = given_up(&host);
+    ensure!(lines.len() == 1 && lines.iter().all(|line| line.contains("0_1")), "{lines:#?}");
+    fence_threads(&counted.broker, &host, counted::APP, 2)?;
+    counted.feed("more", 1)?;
+    counted.wait_caught_up(&host)?;
+    let lines = given_up(&host);
+    ensure!(lines.len() == 2 && lines.iter().all(|line| line.contains("0_1")), "{lines:#?}");
+    terminate(&mut host)
 }

@@ -35,6 +35,11 @@ impl OutputProducer {
         drained
     }
 
+    /// Whether records are on their way: queued or sent, and not known to be delivered.
+    pub fn has_unsent(&self) -> bool {
+        self.outbox.in_flight() > 0
+    }
+
     /// Whether it has failed for good: another one must be made.
     pub fn is_unusable(&self) -> bool {
         self.outbox.unusable().is_some()

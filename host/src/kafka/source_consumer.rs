@@ -109,22 +109,29 @@ impl SourceConsumer {
     }
 
     /// Goes back (or on) to these offsets (absolute), in partitions that are assigned. What was fetched before is not delivered
-    /// any more; for that, call it from the thread that polls their queues.
-    pub fn seek(&self, partitions: &[(TopicPartition, i64)], timeout: Duration) -> Result<(), Error> {
+    /// any more; for that, call it from the thread that polls their queues. Returns those that could not be set, each with why: one
+    /// whose offset was out of range is not fetched any more, and refuses.
+    pub fn seek(
+        &self,
+        partitions: &[(TopicPartition, i64)],
+        timeout: Duration,
+    ) -> Result<Vec<(TopicPartition, Error)>, Error> {
         if partitions.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let sought = self.client.seek_partitions(client::offsets(partitions)?, timeout);
         let sought = sought.map_err(|error| Error::request(format!("seek: {error}"), &error))?;
-        for element in sought.elements() {
-            element.error().map_err(|error| {
-                Error::request(format!("seek in {}-{}", element.topic(), element.partition()), &error)
-            })?;
-        }
+        let mut refused = Vec::new();
         for (partition, _) in partitions {
-            self.client.context().tell_seek(partition);
+            let element = sought.find_partition(&partition.topic, partition.partition);
+            match element.map_or(Ok(()), |element| element.error()) {
+                Ok(()) => self.client.context().tell_seek(partition),
+                Err(error) => {
+                    refused.push((partition.clone(), Error::request(format!("seek in {partition}"), &error)));
+                }
+            }
         }
-        Ok(())
+        Ok(refused)
     }
 
     /// The member's place in the group, as of the present assignment. When nothing is assigned, an error that says that the

@@ -108,8 +108,10 @@ impl Given {
         self.tasks.values().flat_map(|share| &share.streams).map(|(_, partition)| partition.clone()).collect()
     }
 
-    /// What each thread is to open, with where its streams start by what the group has `committed`.
+    /// What each thread is to open, with where its streams start by what the group has `committed`. From now on all of them are
+    /// waited for at the barrier: no thread may find that everything is full while another one is still opening its tasks.
     pub(super) fn opens(mut self, instance: &Instance, committed: Vec<Committed>) -> BTreeMap<usize, Vec<OpenTask>> {
+        instance.barrier(|barrier| self.tasks.keys().for_each(|id| barrier.opened(*id)));
         let starts: BTreeMap<TopicPartition, Committed> =
             committed.into_iter().map(|of| (of.partition.clone(), of)).collect();
         let mut by_thread: BTreeMap<usize, Vec<OpenTask>> = BTreeMap::new();
@@ -237,7 +239,11 @@ impl RebalanceListener for Assignment {
         for opened in replies {
             match opened.recv_deadline(deadline) {
                 Ok(opened) => assigned.extend(opened),
-                Err(error) => tracing::error!("a stream thread did not open its tasks in time: {error}"),
+                Err(error) => {
+                    tracing::error!("a stream thread did not open its tasks in time: {error}");
+                    // Nobody would try again, and others can have them now.
+                    instance.shared.fail(super::Error::Unopened { seconds: OPEN_TIMEOUT.as_secs() });
+                }
             }
         }
         fault::point("assignment.opened");

@@ -27,7 +27,7 @@ const LAST_COMMIT_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long a step of a commit waits before it is looked whether the instance is asked to stop.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// What a commit left in changelogs: for each task, the position after its last record in each changelog.
+/// What a commit left in changelogs: for each task that took part, the position after its last record in each changelog.
 pub(super) type Positions = BTreeMap<TaskId, Vec<(TopicPartition, i64)>>;
 
 /// A commit whose outcome isn't known yet.
@@ -110,6 +110,11 @@ impl Committer {
     pub(super) fn disconnect(&mut self) {
         self.producer = None;
         self.open = false;
+    }
+
+    /// Whether outputs are still on their way that no commit has waited for.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.outputs.as_ref().is_some_and(|outputs| outputs.has_unsent())
     }
 
     /// Gives up everything under way: the tasks are others' now. Outputs of theirs that still wait to be sent would come after
@@ -201,7 +206,7 @@ impl Committer {
             self.patiently(began, |slice| outputs.flush(slice))?;
         }
         let mut offsets: Vec<(TopicPartition, i64, String)> = Vec::new();
-        for task in tasks.values() {
+        for task in tasks.values().filter(|task| task.takes_part()) {
             let generation = task.committed_generation(generation);
             offsets.extend(task.stream_positions().into_iter().map(|(tp, at)| {
                 let topic = self.instance.topics.id(&tp.topic).cloned();
@@ -210,8 +215,10 @@ impl Committer {
             }));
         }
         let changes = tasks.values().any(|task| task.writes().any(|(_, changelog)| changelog.is_some()));
+        let mut positions: Positions =
+            tasks.iter().filter(|(_, of)| of.takes_part()).map(|(id, _)| (*id, Vec::new())).collect();
         if offsets.is_empty() && !changes && !self.open {
-            return Ok(Positions::new());
+            return Ok(positions);
         }
         fault::point("commit.outputs-flushed");
         self.begin()?;
@@ -248,7 +255,6 @@ impl Committer {
             fault::point("commit.offsets-added");
         }
         self.patiently(began, |slice| producer.flush(slice))?;
-        let mut positions = Positions::new();
         for (tag, last) in producer.take_delivered() {
             if let Some((id, changelog)) = tags.get(tag as usize) {
                 positions.entry(*id).or_default().push(((*changelog).clone(), last + 1));

@@ -106,6 +106,15 @@ pub enum Error {
         /// Its id now.
         now: TopicId,
     },
+    /// A stream thread has not taken its tasks.
+    #[error(
+        "a stream thread has not opened its tasks within {seconds} s: it waits for the disk or the broker; this instance leaves \
+         them to others. Start it again"
+    )]
+    Unopened {
+        /// How long that was waited for.
+        seconds: u64,
+    },
     /// A topic got partitions while the instance runs.
     #[error(
         "the topic {topic} has {now} partitions now, and had {before} when this instance started: keys go to other partitions \

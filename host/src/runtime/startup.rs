@@ -60,7 +60,7 @@ pub(super) fn reach(plan: &Plan, admin: &TopicAdmin, shared: &Shared) -> Result<
         .chain(plan.global_tables.iter().map(|table| table.topic.as_str()))
         .collect();
     let external: Vec<&str> = external.into_iter().collect();
-    let counts = existing(&external, admin, shared)?;
+    let counts = all_of(&external, admin, shared, |topics| admin.partition_counts(topics, QUESTION))?;
     if let Some(counts) = &counts {
         plan::tasks(plan, counts)?;
     }
@@ -130,27 +130,26 @@ fn describe(
     }
     let names: BTreeSet<&str> = plan.source_topics().chain(plan.store_topics()).collect();
     let names: Vec<&str> = names.into_iter().collect();
-    let Some(found) = until_answered(admin, shared, || admin.describe(&names, QUESTION))? else { return Ok(None) };
-    Ok(Some(names.into_iter().zip(found).filter_map(|(name, found)| Some((name.to_owned(), found?))).collect()))
+    all_of(&names, admin, shared, |names| admin.describe(names, QUESTION))
 }
 
-/// Partition counts of topics that must be there. Waits a moment for those that are not.
-fn existing(topics: &[&str], admin: &TopicAdmin, shared: &Shared) -> Result<Option<Counts>, Error> {
+/// What the broker says of topics that must be there. Waits a moment for those that are not: they may just have been made, and a
+/// broker that was just started may not have heard of them.
+fn all_of<T>(
+    topics: &[&str],
+    admin: &TopicAdmin,
+    shared: &Shared,
+    ask: impl Fn(&[&str]) -> Result<Vec<Option<T>>, kafka::Error>,
+) -> Result<Option<BTreeMap<String, T>>, Error> {
     let mut since: Option<Instant> = None;
     loop {
-        let Some(found) = until_answered(admin, shared, || admin.partition_counts(topics, QUESTION))? else {
-            return Ok(None);
-        };
-        let missing: Vec<String> = topics
-            .iter()
-            .zip(&found)
-            .filter(|(_, count)| count.is_none())
-            .map(|(topic, _)| (*topic).to_owned())
-            .collect();
+        let Some(found) = until_answered(admin, shared, || ask(topics))? else { return Ok(None) };
+        let (there, missing): (Vec<_>, Vec<_>) = topics.iter().zip(found).partition(|(_, found)| found.is_some());
         if missing.is_empty() {
-            let named = topics.iter().zip(found).filter_map(|(topic, count)| Some(((*topic).to_owned(), count?)));
+            let named = there.into_iter().filter_map(|(topic, found)| Some(((*topic).to_owned(), found?)));
             return Ok(Some(named.collect()));
         }
+        let missing: Vec<String> = missing.into_iter().map(|(topic, _)| (*topic).to_owned()).collect();
         if since.get_or_insert_with(Instant::now).elapsed() > MISSING || shared.is_stopping() {
             return Err(Error::MissingTopics { topics: missing });
         }

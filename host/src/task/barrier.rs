@@ -16,14 +16,12 @@ pub struct Barrier {
     tasks: BTreeMap<TaskId, bool>,
     /// Whether all global tables are full.
     globals: bool,
-    /// With `on_timeout = "proceed"`: the tables' time is over.
-    given_up: bool,
 }
 
 impl Barrier {
     /// A barrier that nobody has passed; `globals`: there are no global tables to wait for.
     pub fn new(scope: BarrierScope, globals: bool) -> Self {
-        Self { scope, tasks: BTreeMap::new(), globals, given_up: false }
+        Self { scope, tasks: BTreeMap::new(), globals }
     }
 
     /// The instance has this task now; its tables are not full.
@@ -48,19 +46,9 @@ impl Barrier {
         self.globals = true;
     }
 
-    /// The time for tables is over, and tasks go on without. `true`: that is news.
-    pub fn give_up(&mut self) -> bool {
-        !std::mem::replace(&mut self.given_up, true)
-    }
-
-    /// Whether tasks go on without full tables.
-    pub fn given_up(&self) -> bool {
-        self.given_up
-    }
-
     /// What keeps `task` from running, for people; `None`: nothing.
     pub fn waits_for(&self, task: TaskId) -> Option<String> {
-        if self.given_up || self.scope == BarrierScope::Off {
+        if self.scope == BarrierScope::Off {
             return None;
         }
         if !self.globals {

@@ -10,7 +10,7 @@ use crate::runtime::edge::Stores;
 
 impl ActiveTask {
     /// Tries again what stopped it, under new plugins.
-    pub(in crate::runtime) fn retry(&mut self) {
+    pub(in crate::runtime) fn retry(&mut self, now: Instant) {
         if self.state != TaskState::Failed {
             return;
         }
@@ -19,6 +19,7 @@ impl ActiveTask {
             self.reason.clear();
             self.to(TaskState::Running);
         } else if std::mem::take(&mut self.stopped_at_commit) {
+            self.opened = now;
             self.reason.clear();
             self.to(TaskState::Created);
         }
@@ -44,6 +45,7 @@ impl ActiveTask {
             }
         }
         self.opened = now;
+        self.gave_up = false;
         self.reason.clear();
         self.state = TaskState::Created;
         let start = |source: usize| self.starts.get(source).copied();

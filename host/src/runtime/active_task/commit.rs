@@ -14,8 +14,17 @@ impl ActiveTask {
         self.task.as_mut().map_or(Ok(Vec::new()), |task| task.emit_pending(logic))
     }
 
+    /// Whether the thread's commits concern it. Not as long as it isn't checked that the group has no offsets for it and the state
+    /// knows of none: with a commit the group would have some, and nothing would keep the next member from counting again.
+    pub(in crate::runtime) fn takes_part(&self) -> bool {
+        !self.uncommitted
+    }
+
     /// Whether a commit would change something.
     pub(in crate::runtime) fn is_dirty(&self) -> bool {
+        if !self.takes_part() {
+            return false;
+        }
         let behind = || self.checkpoint.ahead || self.stream_positions() != self.checkpoint.streams;
         self.task.as_ref().is_some_and(|task| task.is_dirty() || behind())
     }
@@ -23,6 +32,11 @@ impl ActiveTask {
     /// Bytes of uncommitted state.
     pub(in crate::runtime) fn overlay_bytes(&self) -> usize {
         self.task.as_ref().map_or(0, StreamTask::uncommitted_bytes)
+    }
+
+    /// Whether the partition is one of its streams.
+    pub(in crate::runtime) fn reads(&self, partition: &TopicPartition) -> bool {
+        self.streams.iter().any(|stream| stream.partition == *partition)
     }
 
     /// The next offset of each stream partition.

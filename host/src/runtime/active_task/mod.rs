@@ -3,6 +3,7 @@
 mod again;
 mod commit;
 mod current;
+mod patience;
 mod room;
 mod starts;
 mod status;
@@ -15,8 +16,9 @@ use crate::fault;
 use crate::kafka::{self, LogRange};
 use crate::model::{Checkpoint, Generation, Logic, Record, StoreIndex, TaskId, TaskState, TopicPartition};
 use crate::node::Output;
-use crate::plan::{BarrierScope, SourceKind, StoreOrigin};
+use crate::plan::{SourceKind, StoreOrigin};
 use crate::restore::Progress;
+use crate::store;
 use crate::task::{StreamTask, may_follow};
 
 use crate::runtime::edge::{Queue, Stores};
@@ -64,6 +66,9 @@ pub(in crate::runtime) struct ActiveTask {
     starts: Vec<i64>,
     /// When it was opened, the group had committed nothing for any of its streams; until that is checked.
     uncommitted: bool,
+    /// With `on_timeout = "proceed"`: the time for its tables is over, and it goes on without. Only it: others, and later ones, have their
+    /// own time.
+    gave_up: bool,
     /// It was stopped by what it handed on at a commit.
     stopped_at_commit: bool,
     /// It must not process under an older generation.
@@ -114,7 +119,14 @@ impl ActiveTask {
         let specs = instance.store_specs(part);
         let stores = match open.stores {
             Some(stores) => stores,
-            None => instance.folder.open(id, &specs).map_err(|error| crate::runtime::chain(&error))?,
+            None => instance.folder.open(id, &specs).map_err(|error| {
+                let reason = crate::runtime::chain(&error);
+                if matches!(error, store::Error::InUse { .. }) {
+                    // It would be free by and by, and nobody would try again: others can have the task now.
+                    instance.shared.fail(crate::runtime::Error::Store(error));
+                }
+                reason
+            })?,
         };
         let mut checkpoint = stores.checkpoint();
         if checkpoint.is_foreign(id.partition) {
@@ -167,7 +179,6 @@ impl ActiveTask {
             feeds.push(Feed::new(index, store.name.clone(), source, partition, version));
             Arc::clone(&stores).show(&instance.catalog, store, id.partition, index);
         }
-        instance.barrier(|barrier| barrier.opened(id));
         let mut task = Self {
             id,
             instance: Arc::clone(instance),
@@ -180,6 +191,7 @@ impl ActiveTask {
             task: None,
             starts,
             uncommitted,
+            gave_up: false,
             stopped_at_commit: false,
             generation,
             opened: now,
@@ -294,11 +306,6 @@ impl ActiveTask {
         }
     }
 
-    /// Whether tables are not waited for.
-    fn tables_may_lag(&self) -> bool {
-        self.instance.options.barrier.scope == BarrierScope::Off || self.instance.barrier(|barrier| barrier.given_up())
-    }
-
     /// Reads feeds into the stores, until all of them are at their ends.
     fn restore(&mut self, ask: &mut dyn FnMut(TaskId, TopicPartition, Instant), now: Instant) -> Result<Turn, String> {
         self.ask_ranges(ask, now)?;
@@ -382,33 +389,10 @@ impl ActiveTask {
         }
     }
 
-    /// Fails the task, or lets everyone go on, when tables are not full in time.
-    fn check_timeout(&mut self, now: Instant) -> Result<(), String> {
-        let barrier = self.instance.options.barrier;
-        let Some(timeout) = barrier.timeout.filter(|timeout| now.duration_since(self.opened) > *timeout) else {
-            return Ok(());
-        };
-        match barrier.on_timeout {
-            crate::plan::OnTimeout::Proceed => {
-                if self.instance.barrier(crate::task::Barrier::give_up) {
-                    tracing::warn!(task = %self.id, ?timeout, "tables are not full in time; going on without");
-                }
-                Ok(())
-            }
-            crate::plan::OnTimeout::Fail => {
-                let waits: Vec<String> = self
-                    .restores(now)
-                    .filter(|status| !status.done)
-                    .map(|status| format!("{}: {}", status.store, status.waits_for))
-                    .collect();
-                Err(format!("tables are not full after {timeout:?} (barrier.timeout): {}", waits.join("; ")))
-            }
-        }
-    }
-
     /// Runs when the barrier is open and the plugins are new enough.
     fn wait(&mut self, active: Generation, now: Instant) -> Result<Turn, String> {
-        if let Some(reason) = self.instance.barrier(|barrier| barrier.waits_for(self.id)) {
+        let waits_for = self.instance.barrier(|barrier| barrier.waits_for(self.id));
+        if let Some(reason) = waits_for.filter(|_| !self.gave_up) {
             self.reason = reason;
             self.check_timeout(now)?;
             return Ok(Turn::Idle);

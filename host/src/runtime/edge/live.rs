@@ -27,7 +27,11 @@ impl Source for Arc<SourceConsumer> {
         SourceConsumer::committed(self, partitions, timeout)
     }
 
-    fn seek(&self, partitions: &[(TopicPartition, i64)], timeout: Duration) -> Result<(), Error> {
+    fn seek(
+        &self,
+        partitions: &[(TopicPartition, i64)],
+        timeout: Duration,
+    ) -> Result<Vec<(TopicPartition, Error)>, Error> {
         SourceConsumer::seek(self, partitions, timeout)
     }
 
@@ -133,6 +137,10 @@ impl Transactions for TransactionalProducer {
 }
 
 impl Outputs for OutputProducer {
+    fn has_unsent(&self) -> bool {
+        Self::has_unsent(self)
+    }
+
     fn send(&self, topic: &str, record: &Record) -> Result<(), Error> {
         Self::send(self, topic, None, record)
     }

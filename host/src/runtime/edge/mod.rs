@@ -36,7 +36,11 @@ pub(super) trait Source: Send + Sync {
     fn committed(&self, partitions: &[TopicPartition], timeout: Duration) -> Result<Vec<Committed>, Error>;
 
     /// Goes to these offsets; what was fetched before is not delivered any more.
-    fn seek(&self, partitions: &[(TopicPartition, i64)], timeout: Duration) -> Result<(), Error>;
+    fn seek(
+        &self,
+        partitions: &[(TopicPartition, i64)],
+        timeout: Duration,
+    ) -> Result<Vec<(TopicPartition, Error)>, Error>;
 
     /// The member's place in the group, as of the present assignment.
     fn place(&self) -> Result<Place, Error>;
@@ -127,6 +131,9 @@ pub(super) trait Outputs: Send {
 
     /// Waits until the broker has all records; the first failure since the last flush is the error.
     fn flush(&self, timeout: Duration) -> Result<(), Error>;
+
+    /// Whether records are on their way.
+    fn has_unsent(&self) -> bool;
 
     /// Whether another one must be made.
     fn is_unusable(&self) -> bool;

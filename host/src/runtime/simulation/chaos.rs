@@ -32,6 +32,9 @@ pub(super) fn step(world: &mut World) {
     if world.random.chance(if world.calm { 60 } else { 12 }) {
         arrive(world);
     }
+    if world.random.chance(if world.calm { 60 } else { 3 }) {
+        end_open(world);
+    }
     if !world.calm && world.random.chance(7) {
         strike(world);
     }
@@ -72,6 +75,14 @@ fn arrive(world: &mut World) {
     world.saw(Seen::LiveInput);
     let (partition, record) = world.scenario.later.remove(0);
     scenario::append(&mut world.random, &mut world.cluster, &partition, vec![record]);
+    world.wake(&partition);
+}
+
+/// A transaction of whoever fills a table ends.
+fn end_open(world: &mut World) {
+    let Some((partition, producer, commit)) = world.scenario.open.pop() else { return };
+    world.tell(|| format!("the rows at the end of {partition} are committed: {commit}"));
+    world.cluster.log(&partition).end_transaction(producer, commit);
     world.wake(&partition);
 }
 

@@ -61,6 +61,8 @@ pub(super) enum Seen {
     RestoreOverHole,
     /// A restore came to an end below which a transaction was open.
     RestoreWaitedForTransaction,
+    /// A table came to an end below which a transaction was open.
+    TableWaitedForTransaction,
     /// A checkpoint lay below its log's beginning.
     CheckpointBelowLog,
     /// A restore resumed from a checkpoint.

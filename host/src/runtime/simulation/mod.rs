@@ -136,7 +136,8 @@ fn is_processed(world: &mut World) -> bool {
     let World { cluster, scenario, unknown, processes, .. } = world;
     let is_idle = cluster.coordinator.is_idle() && cluster.late_ends.is_empty() && cluster.group.is_stable();
     let are_members = processes.iter().all(|process| process.place.is_some_and(|place| cluster.group.has(place)));
-    if !is_idle || !are_members || !scenario.later.is_empty() || !unknown.is_empty() {
+    let all_came = scenario.later.is_empty() && scenario.open.is_empty();
+    if !is_idle || !are_members || !all_came || !unknown.is_empty() {
         return false;
     }
     (0..scenario.partitions).flat_map(|partition| [A, B].map(|topic| TopicPartition::new(topic, partition))).all(|of| {

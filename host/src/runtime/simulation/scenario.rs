@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, ProducerId};
 use super::logic::{A, B, CLEAR, TABLE};
 use super::random::Random;
 use crate::model::{Record, TopicPartition};
 
 /// Producer ids of whoever fills the inputs; no engine's producer comes so far.
 const STRANGERS: u64 = 1 << 32;
+/// Producer ids of those who leave a transaction open.
+const OPEN: u64 = 1 << 33;
 
 /// A seed's setting.
 #[derive(Clone, Debug)]
@@ -35,6 +37,8 @@ pub(super) struct Scenario {
     pub(super) chaos: usize,
     /// Records that arrive later, first one first.
     pub(super) later: Vec<(TopicPartition, Record)>,
+    /// Transactions of whoever fills the tables that are still open, and whether they will be committed.
+    pub(super) open: Vec<(TopicPartition, ProducerId, bool)>,
 }
 
 /// A record.
@@ -61,6 +65,7 @@ impl Scenario {
             persist_interval: Duration::from_millis(random.between(0, 60) as u64),
             chaos: random.between(40, 200),
             later: Vec::new(),
+            open: Vec::new(),
         };
         for partition in 0..scenario.partitions {
             scenario.fill_table(random, cluster, partition);
@@ -84,7 +89,7 @@ impl Scenario {
         self.later = mixed;
     }
 
-    /// Rows of one partition: some replaced, some removed, some aborted.
+    /// Rows of one partition: some replaced, some removed, some aborted, the last ones perhaps not committed yet.
     fn fill_table(&mut self, random: &mut Random, cluster: &mut Cluster, partition: i32) {
         let of = TopicPartition::new(TABLE, partition);
         for round in 0..random.between(1, 3) {
@@ -92,6 +97,14 @@ impl Scenario {
                 let value = (!random.chance(15)).then(|| format!("r{round}"));
                 append(random, cluster, &of, vec![record(&key, value, 1)]);
             }
+        }
+        if random.chance(15) {
+            // The last rows are there, and not committed yet: nothing may be joined before it is known what becomes of them.
+            let producer = OPEN + u64::try_from(partition).unwrap_or(0);
+            for key in keys(partition) {
+                cluster.log(&of).append(record(&key, Some("last".to_owned()), 1), Some(producer));
+            }
+            self.open.push((of.clone(), producer, random.chance(70)));
         }
         if self.live {
             // Rows of keys that no stream has: they change no result, but keep the table's reader busy.

@@ -1,5 +1,6 @@
 //! A stream thread: owns tasks, fetches, processes, commits. Nothing else touches its tasks.
 
+mod recovery;
 mod status;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,6 @@ use crossbeam_channel::Receiver;
 use crate::fault;
 use crate::kafka;
 use crate::model::{TaskId, TaskState, TaskStatus, TopicPartition};
-use crate::task::CommitMetadata;
 
 use super::active_task::{ActiveTask, Turn};
 use super::committer::{Attempt, Committer};
@@ -27,11 +27,6 @@ const IDLE: Duration = Duration::from_millis(200);
 const PUBLISH: Duration = Duration::from_millis(250);
 /// Pause between attempts to reach the transaction coordinator.
 const RECONNECT: Duration = Duration::from_secs(1);
-/// How long a question about committed offsets may take.
-const COMMITTED_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long setting streams back may take.
-const SEEK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Starts thread `index`; `mailbox` is its other end.
 pub(super) fn start(
@@ -74,6 +69,8 @@ pub(super) struct StreamThread {
     unresolved: Option<Attempt>,
     /// Where streams must be set back to before anything else is processed.
     seek: Vec<(TopicPartition, i64)>,
+    /// How often that was tried.
+    seeks: usize,
     /// The member's place in the group that gave the tasks.
     group: Option<Place>,
     /// When to try to connect next.
@@ -119,6 +116,7 @@ impl StreamThread {
             next_plugins: None,
             unresolved: None,
             seek: Vec::new(),
+            seeks: 0,
             group: None,
             next_connect: now,
             next_commit: now,
@@ -224,8 +222,8 @@ impl StreamThread {
             self.commit(now);
             fault::point("close.committed");
         }
-        if self.unresolved.take().is_some() || lost {
-            // What is open belongs to tasks that are gone.
+        if self.unresolved.take().is_some() || lost || self.committer.has_unsent() {
+            // What is open, or on its way, belongs to tasks that are gone.
             if self.tasks.is_empty() { self.committer.disconnect() } else { self.committer.abandon() }
         }
         let mut stores = Vec::new();
@@ -272,58 +270,6 @@ impl StreamThread {
                 false
             }
         }
-    }
-
-    /// Finds out what became of the last commit, by what the group has.
-    fn resolve(&mut self) -> Result<(), kafka::Error> {
-        let Some(attempt) = &self.unresolved else { return Ok(()) };
-        fault::point("recovery.asking");
-        let partitions: Vec<TopicPartition> =
-            self.tasks.values().flat_map(|task| task.stream_positions().into_keys()).collect();
-        let committed = self.instance.source.committed(&partitions, COMMITTED_TIMEOUT)?;
-        let went_through = !committed.is_empty()
-            && committed
-                .iter()
-                .all(|of| CommitMetadata::decode(&of.metadata).is_some_and(|found| found.commit == attempt.commit));
-        let positions = attempt.positions.clone().filter(|_| went_through);
-        let commit = attempt.commit.clone();
-        self.unresolved = None;
-        match positions {
-            Some(positions) => {
-                tracing::info!("{}: the last commit went through", self.name);
-                self.apply(&commit, &positions);
-            }
-            None => {
-                tracing::warn!("{}: the last commit did not go through; its records are processed again", self.name);
-                self.instance.counters.commits.failed.inc();
-                self.rewind();
-            }
-        }
-        fault::point("recovery.resolved");
-        Ok(())
-    }
-
-    /// Goes back to the last commit, with all tasks; their streams follow before anything is processed.
-    fn rewind(&mut self) {
-        let now = self.instance.now();
-        self.seek.clear();
-        for task in self.tasks.values_mut() {
-            if !matches!(task.state(), TaskState::Failed) || task.stream_task().is_some() {
-                self.seek.extend(task.rewind(now));
-            }
-        }
-        self.next_connect = now;
-    }
-
-    /// Sets streams back.
-    fn seek(&mut self) -> Result<(), kafka::Error> {
-        if self.seek.is_empty() {
-            return Ok(());
-        }
-        self.instance.source.seek(&self.seek, SEEK_TIMEOUT)?;
-        self.seek.clear();
-        fault::point("recovery.sought");
-        Ok(())
     }
 
     /// A turn of every task; their outputs are sent.
@@ -387,8 +333,9 @@ impl StreamThread {
         self.instance.counters.swaps.inc();
         self.logic = Metered::new(Arc::clone(&plugins).logic(), &self.instance.plan.functions, &self.instance.counters);
         self.plugins = plugins;
+        let now = self.instance.now();
         for task in self.tasks.values_mut() {
-            task.retry();
+            task.retry(now);
         }
         fault::point("swap.done");
     }
@@ -450,11 +397,11 @@ impl StreamThread {
     /// Applies a commit that went through to the stores.
     fn apply(&mut self, commit: &crate::model::CommitId, positions: &super::committer::Positions) {
         let generation = self.plugins.generation();
-        for (number, (id, task)) in self.tasks.iter_mut().enumerate() {
+        for (number, (id, changelogs)) in positions.iter().enumerate() {
+            let Some(task) = self.tasks.get_mut(id) else { continue };
             if number > 0 {
                 fault::point("commit.between-stores");
             }
-            let changelogs = positions.get(id).map(Vec::as_slice).unwrap_or_default();
             if let Err(reason) = task.committed(changelogs, commit, generation) {
                 // The state is in the changelog; what is local is older, and stays usable.
                 task.fail(reason);

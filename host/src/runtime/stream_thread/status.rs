@@ -13,6 +13,8 @@ impl StreamThread {
     /// Notes that a task is not open.
     pub(super) fn unopened(&mut self, id: TaskId, reason: String) {
         tracing::error!(task = %id, "cannot open the task: {reason}");
+        self.instance.barrier(|barrier| barrier.closed(id));
+        self.instance.wake_all();
         self.unopened.push(TaskStatus {
             task: id.to_string(),
             thread: self.index,

@@ -10,7 +10,7 @@ use crate::model::TopicPartition;
 
 pub(super) use coordinator::{Carry, Coordinator, Identity, Refused};
 pub(super) use group::{Group, Heartbeat, MemberId, MemberPlace};
-pub(super) use log::{Log, Passed};
+pub(super) use log::{Log, Passed, ProducerId};
 
 /// The cluster.
 #[derive(Default)]

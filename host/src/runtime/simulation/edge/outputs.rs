@@ -76,6 +76,10 @@ impl Outputs for Producer {
         Ok(())
     }
 
+    fn has_unsent(&self) -> bool {
+        !self.queue.borrow().is_empty()
+    }
+
     fn is_unusable(&self) -> bool {
         false
     }

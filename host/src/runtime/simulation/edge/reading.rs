@@ -11,7 +11,7 @@ use crate::runtime::edge::{Answer, LogRanges, Place, Queue, Reader, Source};
 use crate::runtime::simulation::cluster::Passed;
 use crate::runtime::simulation::coverage::Seen;
 use crate::runtime::simulation::fault::Fault;
-use crate::runtime::simulation::logic::{A, B, CHANGELOG};
+use crate::runtime::simulation::logic::{A, B, CHANGELOG, TABLE};
 use crate::runtime::simulation::wire::Wire;
 use crate::runtime::simulation::world::{Fetcher, Process, World};
 
@@ -82,7 +82,7 @@ impl Source for SimulatedSource {
         })
     }
 
-    fn seek(&self, partitions: &[(TopicPartition, i64)], _: Duration) -> Result<(), Error> {
+    fn seek(&self, partitions: &[(TopicPartition, i64)], _: Duration) -> Result<Vec<(TopicPartition, Error)>, Error> {
         self.0.effect("seeks", |world| {
             if world.mishap(10) {
                 return Err(timeout("seek"));
@@ -96,7 +96,7 @@ impl Source for SimulatedSource {
                 (fetcher.position, fetcher.told, fetcher.after_last) = (Some(*offset), None, *offset);
                 (fetcher.waker)();
             }
-            Ok(())
+            Ok(Vec::new())
         })
     }
 
@@ -187,8 +187,11 @@ impl SimulatedQueue {
             }
             _ => {}
         }
+        let waits = stable < log_end && passed.next == stable;
         if *self.partition.topic == *CHANGELOG {
-            note(world, &passed, stable < log_end && passed.next == stable);
+            note(world, &passed, waits);
+        } else if *self.partition.topic == *TABLE && waits {
+            world.saw(Seen::TableWaitedForTransaction);
         }
         Ok((false, end))
     }
