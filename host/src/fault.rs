@@ -1,7 +1,8 @@
 //! Places where a test can end this process, or let it sleep: what a crash leaves there is looked at by `tests/it/kills`.
 //!
 //! Without the feature `fault-points`, which only the tests' crate asks for, nothing of it is compiled. With it, the variable
-//! `WEIR_FAULT=NAME[:N][:STOP]` lets the process send itself SIGKILL (or SIGSTOP) when it passes NAME for the N-th time.
+//! `WEIR_FAULT=NAME[:N][:STOP|:HANG]` lets the process send itself SIGKILL (or SIGSTOP) when it passes NAME for the N-th time, or the
+//! thread that does hang there for ever.
 
 /// All places, each in the order in which a process comes past it.
 pub const POINTS: &[&str] = &[
@@ -91,6 +92,15 @@ mod planned {
 
     use super::POINTS;
 
+    /// What happens.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Deed {
+        /// The process sends itself this.
+        Signal(Signal),
+        /// The thread goes no further.
+        Hang,
+    }
+
     /// A fault to come.
     #[derive(Debug)]
     struct Planned {
@@ -98,26 +108,26 @@ mod planned {
         name: String,
         /// At which passing, from 1.
         passing: u32,
-        /// What the process sends itself.
-        signal: Signal,
+        /// What then.
+        deed: Deed,
         /// Passings so far, of all threads.
         passed: AtomicU32,
     }
 
     impl Planned {
-        /// What `NAME[:N][:STOP]` means.
+        /// What `NAME[:N][:STOP|:HANG]` means.
         fn parse(text: &str) -> Result<Self, String> {
             let mut parts = text.split(':');
             let name = parts.next().unwrap_or_default().to_owned();
             if !POINTS.contains(&name.as_str()) {
                 return Err(format!("there is no fault point '{name}'"));
             }
-            let mut planned = Self { name, passing: 1, signal: Signal::KILL, passed: AtomicU32::new(0) };
+            let mut planned = Self { name, passing: 1, deed: Deed::Signal(Signal::KILL), passed: AtomicU32::new(0) };
             for part in parts {
-                if part == "STOP" {
-                    planned.signal = Signal::STOP;
-                } else {
-                    planned.passing = part.parse().map_err(|error| format!("'{part}' is no passing: {error}"))?;
+                match part {
+                    "STOP" => planned.deed = Deed::Signal(Signal::STOP),
+                    "HANG" => planned.deed = Deed::Hang,
+                    _ => planned.passing = part.parse().map_err(|error| format!("'{part}' is no passing: {error}"))?,
                 }
             }
             Ok(planned)
@@ -139,8 +149,15 @@ mod planned {
         });
         if let Some(planned) = planned.as_ref().filter(|planned| planned.is_due(name)) {
             tracing::warn!(point = name, passing = planned.passing, "fault point");
-            if let Err(error) = kill_process(getpid(), planned.signal) {
-                tracing::error!("no signal at {name}: {error}");
+            match planned.deed {
+                Deed::Signal(signal) => {
+                    if let Err(error) = kill_process(getpid(), signal) {
+                        tracing::error!("no signal at {name}: {error}");
+                    }
+                }
+                Deed::Hang => loop {
+                    std::thread::park();
+                },
             }
         }
     }
@@ -152,12 +169,18 @@ mod planned {
         #[test]
         fn a_fault_is_due_once_at_its_passing() {
             let planned = Planned::parse("commit.ended:2").unwrap();
-            assert_eq!(planned.signal, Signal::KILL);
+            assert_eq!(planned.deed, Deed::Signal(Signal::KILL));
             let due =
                 ["commit.ended", "commit.applied", "commit.ended", "commit.ended"].map(|name| planned.is_due(name));
             assert_eq!(due, [false, false, true, false]);
             let stopped = Planned::parse("commit.ended:STOP").unwrap();
-            assert!(stopped.signal == Signal::STOP && stopped.is_due("commit.ended"));
+            assert!(stopped.deed == Deed::Signal(Signal::STOP) && stopped.is_due("commit.ended"));
+        }
+
+        #[test]
+        fn a_thread_may_hang() {
+            let planned = Planned::parse("commit.ended:2:HANG").unwrap();
+            assert_eq!((planned.deed, planned.passing), (Deed::Hang, 2));
         }
 
         #[test]

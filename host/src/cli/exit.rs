@@ -121,9 +121,10 @@ fn of_runtime(error: &runtime::Error) -> Option<Exit> {
         | Error::Fenced { .. }
         | Error::PluginFile { .. } => Some(Exit::Config),
         // The next start knows what to do.
-        Error::RecreatedWhileInUse { .. } | Error::PartitionsChanged { .. } | Error::Unopened { .. } => {
-            Some(Exit::NotReady)
-        }
+        Error::RecreatedWhileInUse { .. }
+        | Error::PartitionsChanged { .. }
+        | Error::Stalled { .. }
+        | Error::Unopened { .. } => Some(Exit::NotReady),
         _ => None,
     }
 }
@@ -267,6 +268,7 @@ mod tests {
         assert_eq!(code(runtime::Error::RecreatedWhileInUse { topic, before, now }), 75);
         assert_eq!(code(runtime::Error::PartitionsChanged { topic: String::new(), before: 1, now: 2 }), 75);
         assert_eq!(code(runtime::Error::Unopened { seconds: 1 }), 75);
+        assert_eq!(code(runtime::Error::Stalled { name: String::new(), seconds: 1 }), 75);
         let source = kafka::Error::Timeout { what: String::new(), after: std::time::Duration::ZERO };
         // Trying again would only put the other one out.
         assert_eq!(code(runtime::Error::Fenced { instance: String::new(), dir: "state".into(), source }), 78);

@@ -82,6 +82,11 @@ impl TopicAdmin {
     /// Partition count and id of each topic in order, `None` where it does not exist. Never creates a topic.
     pub fn describe(&self, topics: &[&str], timeout: Duration) -> Result<Vec<Option<TopicDescription>>, Error> {
         self.ends.serve();
+        // While no broker can be reached, librdkafka 2.12 tries to connect for a pending admin request without any pause, and takes
+        // a core for it; a question for metadata waits its turn.
+        if let Some(topic) = topics.first() {
+            self.partition_counts(&[*topic], timeout)?;
+        }
         native::describe_topics(self.ends.client(), topics, timeout)
     }
 

@@ -106,6 +106,17 @@ pub enum Error {
         /// Its id now.
         now: TopicId,
     },
+    /// A stream thread hangs.
+    #[error(
+        "{name} has not moved for {seconds} s (kafka.\"max.poll.interval.ms\"): it waits for the disk, the broker or a lock; this \
+         instance leaves its tasks to others. Start it again"
+    )]
+    Stalled {
+        /// The thread.
+        name: String,
+        /// For how long it may stand still.
+        seconds: u64,
+    },
     /// A stream thread has not taken its tasks.
     #[error(
         "a stream thread has not opened its tasks within {seconds} s: it waits for the disk or the broker; this instance leaves \

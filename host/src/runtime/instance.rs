@@ -46,6 +46,8 @@ pub(super) struct Options {
     pub(super) close_timeout: Duration,
     /// What a clean stop means to the group.
     pub(super) on_stop: OnStop,
+    /// How long a stream thread may stand still before the instance gives up.
+    pub(super) max_poll_interval: Duration,
     /// How long the stores of a task that has moved away are kept.
     pub(super) cleanup_delay: Duration,
 }
@@ -178,6 +180,8 @@ pub(super) struct Shared {
     pub(super) memory: MemoryUse,
     /// A stream thread's trouble with the broker, by thread.
     pub(super) trouble: Mutex<std::collections::BTreeMap<String, String>>,
+    /// When each stream thread was heard of last.
+    heard: Mutex<Vec<Instant>>,
     /// Standbys, and what is wrong with them, by who says so.
     standbys: Mutex<(Vec<StandbyStatus>, std::collections::BTreeMap<&'static str, String>)>,
 }
@@ -212,6 +216,28 @@ impl Shared {
             Some(what) => trouble.insert(who.to_owned(), what),
             None => trouble.remove(who),
         };
+    }
+
+    /// Hears of a stream thread at `now`: it moves.
+    pub(super) fn hear(&self, thread: usize, now: Instant) {
+        let mut heard = self.heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if heard.len() <= thread {
+            heard.resize(thread + 1, now);
+        }
+        if let Some(slot) = heard.get_mut(thread) {
+            *slot = now;
+        }
+    }
+
+    /// Hears of all stream threads at once: nobody has listened for a while.
+    pub(super) fn hear_all(&self, now: Instant) {
+        self.heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner).fill(now);
+    }
+
+    /// A stream thread that was not heard of for longer than `limit`.
+    pub(super) fn stalled(&self, limit: Duration, now: Instant) -> Option<usize> {
+        let heard = self.heard.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        heard.iter().position(|at| now.saturating_duration_since(*at) > limit)
     }
 
     /// Publishes a thread's tasks.

@@ -37,8 +37,15 @@ pub(super) fn options(topology: &Topology, memory: &MemoryPlan) -> Options {
         start_at_end: app.offset_reset == OffsetReset::Latest,
         close_timeout: Duration::from_secs(12),
         on_stop: app.on_stop,
+        max_poll_interval: max_poll_interval(topology),
         cleanup_delay: topology.state.cleanup_delay,
     }
+}
+
+/// How long a thread may stand still; librdkafka's default is five minutes.
+fn max_poll_interval(topology: &Topology) -> Duration {
+    let set = topology.kafka.get("max.poll.interval.ms").and_then(|ms| ms.parse().ok());
+    Duration::from_millis(set.unwrap_or(300_000))
 }
 
 /// What Kafka clients may hold.

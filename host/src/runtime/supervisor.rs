@@ -35,6 +35,8 @@ use super::{Error, global_tables, membership, startup, stream_thread};
 
 /// How long a poll of the source consumer waits.
 const POLL: Duration = Duration::from_millis(100);
+/// Between two looks at the stream threads; after a longer one nothing can be said of them.
+const GAP: Duration = Duration::from_secs(2);
 /// How long ending all threads may take: a thread that waits for a lost broker must not keep the process.
 const STOP: Duration = Duration::from_secs(20);
 /// How long asking where a topic is may take, before it is read without.
@@ -390,6 +392,7 @@ impl Running {
     fn supervise(&self) -> Result<(), Error> {
         let shared = &self.instance.shared;
         let mut cleanup = Cleanup::new(self.instance.options.cleanup_delay, Instant::now());
+        let mut looked = Instant::now();
         while !shared.is_stopping() {
             self.source.poll(POLL).map_err(|error| membership::error(&self.state_dir, error))?;
             if let Some(failure) = shared.take_failure() {
@@ -407,6 +410,16 @@ impl Running {
             if let Some((_, thread)) = self.threads.iter().find(|(_, thread)| thread.is_finished()) {
                 let name = thread.thread().name().unwrap_or("stream").to_owned();
                 return Err(Error::Panicked { name });
+            }
+            // The group would not see it: librdkafka counts whatever is polled, by whichever thread.
+            let (limit, now) = (self.instance.options.max_poll_interval, Instant::now());
+            if now.duration_since(looked) > GAP {
+                // This thread was held up itself, perhaps with the whole process.
+                shared.hear_all(now);
+            }
+            looked = now;
+            if let Some(thread) = shared.stalled(limit, now) {
+                return Err(Error::Stalled { name: format!("stream thread {thread}"), seconds: limit.as_secs() });
             }
             if self.globals.is_finished() {
                 return Ok(());

@@ -7,9 +7,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use weir::fault::POINTS;
 use weir_tests::host::{TIMEOUT, plugin, was_killed};
-use weir_tests::{Host, wait};
+use weir_tests::{Host, Setup, wait};
 
 use super::Lives;
+use crate::counted::{Counted, ensure_ended, terminate};
 use crate::crash::THREADS;
 use crate::projekt::wait_caught_up;
 use crate::rewind::fence;
@@ -175,4 +176,25 @@ fn a_process_can_be_stopped_at_a_point() -> Result<()> {
     wait_caught_up(&lives.broker).with_context(|| host.log())?;
     ensure!(host.terminate()?.success(), "{}", host.log());
     lives.end()
+}
+
+/// A thread that hangs for good: the group would never know, so the instance ends, and what was not committed is processed again.
+#[test]
+fn an_instance_ends_when_a_thread_hangs() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let mut counted = Counted::start(dir.path(), "")?;
+    let state = dir.path().join("state");
+    let setup = || -> Result<Setup<'_>> {
+        let setup = counted.setup(&state)?.set("kafka.session.timeout.ms", "6000");
+        Ok(setup.set("kafka.max.poll.interval.ms", "6000"))
+    };
+    let (mut hangs, setup) = (setup()?, setup()?);
+    counted.feed("in", 2)?;
+    hangs.fault = Some("commit.records-flushed:HANG".to_owned());
+    let mut host = Host::start(&hangs)?;
+    ensure_ended(&mut host, 75, &["has not moved for 6 s", "max.poll.interval.ms"])?;
+    let mut host = Host::start(&setup)?;
+    counted.wait_caught_up(&host)?;
+    counted.assert_counts()?;
+    terminate(&mut host)
 }

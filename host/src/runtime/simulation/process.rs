@@ -126,6 +126,7 @@ fn options(simulation: &Simulation) -> Options {
         close_timeout: Duration::from_secs(12),
         cleanup_delay: Duration::from_secs(600),
         on_stop: OnStop::Leave,
+        max_poll_interval: Duration::MAX,
     }
 }
 

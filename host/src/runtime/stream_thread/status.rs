@@ -43,5 +43,6 @@ impl StreamThread {
         let mut tasks: Vec<TaskStatus> = self.tasks.values().map(|task| task.status(self.index, now)).collect();
         tasks.extend(self.unopened.iter().cloned());
         self.instance.shared.publish(self.index, tasks);
+        self.instance.shared.hear(self.index, now);
     }
 }
