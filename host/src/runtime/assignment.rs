@@ -111,7 +111,7 @@ impl Given {
     /// What each thread is to open, with where its streams start by what the group has `committed`. From now on all of them are
     /// waited for at the barrier: no thread may find that everything is full while another one is still opening its tasks.
     pub(super) fn opens(mut self, instance: &Instance, committed: Vec<Committed>) -> BTreeMap<usize, Vec<OpenTask>> {
-        instance.barrier(|barrier| self.tasks.keys().for_each(|id| barrier.opened(*id)));
+        instance.barrier(|barrier| self.tasks.keys().for_each(|id| barrier.given(*id)));
         let starts: BTreeMap<TopicPartition, Committed> =
             committed.into_iter().map(|of| (of.partition.clone(), of)).collect();
         let mut by_thread: BTreeMap<usize, Vec<OpenTask>> = BTreeMap::new();

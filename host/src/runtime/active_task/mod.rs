@@ -179,6 +179,7 @@ impl ActiveTask {
             feeds.push(Feed::new(index, store.name.clone(), source, partition, version));
             Arc::clone(&stores).show(&instance.catalog, store, id.partition, index);
         }
+        instance.barrier(|barrier| barrier.opened(id));
         let mut task = Self {
             id,
             instance: Arc::clone(instance),
