@@ -247,15 +247,17 @@ fn nothing_fetched_before_a_seek_comes_after_it() -> Result<()> {
             queue.poll(100, 50, &mut records)?;
             Ok(!records.is_empty())
         })?;
-        member.seek(&[(partition.clone(), at)], PATIENCE)?;
+        assert_eq!(member.seek(&[(partition.clone(), at)], PATIENCE)?.len(), 0);
         let mut read = super::Read::default();
         read.until(&mut queue, 300)?;
         assert_eq!(read.offsets(), (at..300).collect::<Vec<_>>());
-        member.seek(&[(partition.clone(), 0)], PATIENCE)?;
+        assert_eq!(member.seek(&[(partition.clone(), 0)], PATIENCE)?.len(), 0);
     }
     drop(queue);
     member.leave(PATIENCE)?;
-    assert!(member.seek(&[(partition, 0)], PATIENCE).is_err());
+    // A partition that is not read any more refuses.
+    let refused = member.seek(&[(partition.clone(), 0)], PATIENCE)?;
+    assert_eq!(refused.iter().map(|(of, _)| of).collect::<Vec<_>>(), [&partition]);
     Ok(())
 }
 
